@@ -1,1 +1,131 @@
-fn main() {}
+//! The project's only scripts: `cargo xtask <command>`.
+//!
+//! Exit code 0 means that every step passed, 1 that at least one failed, 2 that the command line
+//! was not understood. Nothing is fixed on its own: each command only looks and reports.
+
+mod steps;
+mod tidy;
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use steps::Step;
+
+const HELP: &str = "\
+usage: cargo xtask <command>
+
+commands:
+  test   tidy, then every test and every documentation example of the workspace
+  lint   formatting, clippy and documentation, each without warnings
+  tidy   the project's own rules: sizes, module docs, nothing unfinished, examples that run
+  ci     lint and test: what has to pass before a change is merged
+  help   this text";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Request {
+    Help,
+    Run(Vec<Step>),
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match parse(&args) {
+        Ok(Request::Help) => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Ok(Request::Run(list)) => match steps::run_all(&list, &workspace_root()) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+        Err(message) => {
+            eprintln!("{message}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(args: &[String]) -> Result<Request, String> {
+    let Some((command, rest)) = args.split_first() else {
+        return Ok(Request::Help);
+    };
+    let request = match command.as_str() {
+        "test" => Request::Run(steps::TEST.to_vec()),
+        "lint" => Request::Run(steps::LINT.to_vec()),
+        "tidy" => Request::Run(vec![Step::Tidy]),
+        "ci" => Request::Run([steps::LINT, steps::TEST].concat()),
+        "help" | "--help" | "-h" => Request::Help,
+        unknown => {
+            return Err(format!(
+                "error: there is no command `{unknown}`; choose one of these"
+            ));
+        }
+    };
+    match rest.first() {
+        None => Ok(request),
+        Some(extra) => Err(format!(
+            "error: `{command}` takes no arguments, but got `{extra}`"
+        )),
+    }
+}
+
+/// Cargo names the manifest's folder when it runs this program; a copy that is started by hand
+/// falls back to where it was built.
+fn workspace_root() -> PathBuf {
+    let manifest = env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest
+        .parent()
+        .map_or_else(|| manifest.clone(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request, String> {
+        let args: Vec<String> = line.split_whitespace().map(String::from).collect();
+        parse(&args)
+    }
+
+    #[test]
+    fn no_command_asks_for_help() {
+        assert_eq!(parsed(""), Ok(Request::Help));
+        assert_eq!(parsed("--help"), Ok(Request::Help));
+    }
+
+    #[test]
+    fn ci_holds_every_step_of_lint_and_test() {
+        let Ok(Request::Run(ci)) = parsed("ci") else {
+            panic!("ci is a list of steps")
+        };
+        for step in steps::LINT.iter().chain(steps::TEST) {
+            assert!(ci.contains(step), "{step:?} is missing from ci");
+        }
+    }
+
+    #[test]
+    fn test_includes_tidy() {
+        let Ok(Request::Run(list)) = parsed("test") else {
+            panic!("test is a list of steps")
+        };
+        assert!(list.contains(&Step::Tidy));
+    }
+
+    #[test]
+    fn an_unknown_command_is_named_in_the_error() {
+        assert!(parsed("tset").unwrap_err().contains("`tset`"));
+    }
+
+    #[test]
+    fn a_surplus_argument_is_refused() {
+        assert!(parsed("test fast").unwrap_err().contains("`fast`"));
+    }
+
+    #[test]
+    fn the_workspace_root_holds_the_lock_file() {
+        assert!(workspace_root().join("Cargo.lock").is_file());
+    }
+}

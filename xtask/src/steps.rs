@@ -1,0 +1,180 @@
+//! The steps that commands are made of, and how a list of them is run.
+//!
+//! A failing step does not stop the ones after it, so that one run shows everything there is to
+//! mend. A step whose tool is not installed is skipped and says so.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::tidy;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Format,
+    Clippy,
+    Docs,
+    Tidy,
+    Tests,
+    DocTests,
+}
+
+pub(crate) const LINT: &[Step] = &[Step::Format, Step::Clippy, Step::Docs];
+pub(crate) const TEST: &[Step] = &[Step::Tidy, Step::Tests, Step::DocTests];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Step::Format => "format",
+            Step::Clippy => "clippy",
+            Step::Docs => "docs",
+            Step::Tidy => "tidy",
+            Step::Tests => "tests",
+            Step::DocTests => "doc tests",
+        }
+    }
+
+    /// What Cargo is asked to do; empty for the step that needs no Cargo.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Step::Format => &["fmt", "--all", "--check"],
+            Step::Clippy => &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--all-features",
+                "--",
+                "-Dwarnings",
+            ],
+            // Only libraries: the pages of the `roundel` binary would replace those of the crate.
+            Step::Docs => &["doc", "--workspace", "--lib", "--no-deps", "--all-features"],
+            Step::Tidy => &[],
+            Step::Tests => &[
+                "test",
+                "--workspace",
+                "--all-targets",
+                "--all-features",
+                "--no-fail-fast",
+            ],
+            Step::DocTests => &[
+                "test",
+                "--workspace",
+                "--doc",
+                "--all-features",
+                "--no-fail-fast",
+            ],
+        }
+    }
+
+    /// The optional toolchain component that the step needs.
+    fn component(self) -> Option<&'static str> {
+        match self {
+            Step::Format => Some("rustfmt"),
+            Step::Clippy => Some("clippy"),
+            Step::Docs | Step::Tidy | Step::Tests | Step::DocTests => None,
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.arguments() {
+            [] => write!(f, "{}: the project's own rules", self.name()),
+            arguments => write!(f, "{}: cargo {}", self.name(), arguments.join(" ")),
+        }
+    }
+}
+
+/// Runs every step and prints what happens; true when none failed.
+pub(crate) fn run_all(list: &[Step], root: &Path) -> bool {
+    let mut failed = Vec::new();
+    for (index, step) in list.iter().enumerate() {
+        println!("[{}/{}] {step}", index + 1, list.len());
+        let start = Instant::now();
+        let outcome = run(*step, root);
+        let seconds = start.elapsed().as_secs_f64();
+        match outcome {
+            Outcome::Passed => println!("      {} passed in {seconds:.1} s", step.name()),
+            Outcome::Failed => {
+                println!("      {} FAILED after {seconds:.1} s", step.name());
+                failed.push(step.name());
+            }
+            Outcome::Skipped => {}
+        }
+    }
+    match failed.as_slice() {
+        [] => println!("all steps passed"),
+        names => println!("failed: {}", names.join(", ")),
+    }
+    failed.is_empty()
+}
+
+fn run(step: Step, root: &Path) -> Outcome {
+    if let Some(component) = step.component()
+        && !is_installed(step, root)
+    {
+        println!(
+            "      {} skipped: {component} is not installed (rustup component add {component})",
+            step.name()
+        );
+        return Outcome::Skipped;
+    }
+    let passed = match step {
+        Step::Tidy => tidy::run(root),
+        _ => cargo(root, step.arguments())
+            .status()
+            .is_ok_and(|status| status.success()),
+    };
+    if passed {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    }
+}
+
+fn is_installed(step: Step, root: &Path) -> bool {
+    let mut probe = cargo(root, &step.arguments()[..1]);
+    probe
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    probe.status().is_ok_and(|status| status.success())
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.current_dir(root).args(arguments);
+    if arguments.first() == Some(&"doc") {
+        command.env("RUSTDOCFLAGS", "-Dwarnings");
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_prints_the_command_that_it_runs() {
+        assert_eq!(Step::Format.to_string(), "format: cargo fmt --all --check");
+    }
+
+    #[test]
+    fn a_failing_cargo_command_fails_its_step() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut command = cargo(root, &["no-such-command"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(!command.status().is_ok_and(|status| status.success()));
+    }
+}
