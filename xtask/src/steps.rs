@@ -98,6 +98,7 @@ impl fmt::Display for Step {
 /// Runs every step and prints what happens; true when none failed.
 pub(crate) fn run_all(list: &[Step], root: &Path) -> bool {
     let mut failed = Vec::new();
+    let mut skipped = Vec::new();
     for (index, step) in list.iter().enumerate() {
         println!("[{}/{}] {step}", index + 1, list.len());
         let start = Instant::now();
@@ -109,14 +110,23 @@ pub(crate) fn run_all(list: &[Step], root: &Path) -> bool {
                 println!("      {} FAILED after {seconds:.1} s", step.name());
                 failed.push(step.name());
             }
-            Outcome::Skipped => {}
+            Outcome::Skipped => skipped.push(step.name()),
         }
     }
-    match failed.as_slice() {
-        [] => println!("all steps passed"),
-        names => println!("failed: {}", names.join(", ")),
-    }
+    println!("{}", summary(&failed, &skipped));
     failed.is_empty()
+}
+
+/// A skipped step is named even when nothing failed: it proved nothing.
+fn summary(failed: &[&str], skipped: &[&str]) -> String {
+    let verdict = match failed {
+        [] => "nothing failed".to_string(),
+        names => format!("failed: {}", names.join(", ")),
+    };
+    match skipped {
+        [] => verdict,
+        names => format!("{verdict}; skipped: {}", names.join(", ")),
+    }
 }
 
 fn run(step: Step, root: &Path) -> Outcome {
@@ -168,6 +178,13 @@ mod tests {
     #[test]
     fn a_step_prints_the_command_that_it_runs() {
         assert_eq!(Step::Format.to_string(), "format: cargo fmt --all --check");
+    }
+
+    #[test]
+    fn the_summary_names_what_failed_and_what_was_skipped() {
+        assert_eq!(summary(&[], &[]), "nothing failed");
+        assert_eq!(summary(&[], &["clippy"]), "nothing failed; skipped: clippy");
+        assert_eq!(summary(&["docs", "tidy"], &[]), "failed: docs, tidy");
     }
 
     #[test]
