@@ -1,1 +1,4 @@
-//! Roundel.
+//! Workloads that measure Roundel, and the raw limit of the machine to measure it against.
+
+pub mod limit;
+pub mod percentile;
