@@ -1,1 +1,48 @@
-//! Roundel.
+//! The pure rules of Roundel: what an operation changes, given the rows it touches and the time.
+//!
+//! Nothing here does I/O, reads a clock, draws a random number or waits. A store loads rows, hands
+//! them to [`decide`], and writes what changed; the simulator does the same in memory. So every
+//! rule exists once, and is tested without a database.
+//!
+//! Absent on purpose: SQL, threads, logging, user code.
+
+mod changes;
+mod decide;
+mod failure;
+mod id;
+mod journal;
+pub mod limits;
+mod message;
+mod name;
+mod needs;
+mod op;
+mod payload;
+mod reply;
+mod retry;
+mod rows;
+mod run;
+mod time;
+
+pub use changes::{Changes, RunChange, Write};
+pub use decide::decide;
+pub use failure::{Attempted, Class, Failure, Origin};
+pub use id::{RunId, WorkerId};
+pub use journal::{Call, Entry, JournalRow, Outcome, decode_entries, encode_entries};
+pub use message::{
+    Delivery, GateId, GateRow, KeyId, KeyKind, KeyRow, MailId, MailRow, OfferId, OfferRow, Policy,
+    Sent, Source, Taken, WaitId, WaitRow,
+};
+pub use name::{BadName, Name};
+pub use needs::{Need, Stage, needs};
+pub use op::{
+    Cancel, Caused, Claim, Claimant, Consumed, Delete, Offer, Op, OpenWait, Patch, Register, Release,
+    Renew, Resume, Round, Signal, Start, StateChange, Target, Then,
+};
+pub use payload::Payload;
+pub use reply::{
+    Answer, Cancelled, Claimed, Committed, Hint, Lease, Patched, Refusal, Renewed, Reply, Started,
+};
+pub use retry::{Backoff, Retry};
+pub use rows::{Rows, Table};
+pub use run::{Lane, LaneId, Parent, RunRow, RunState, StateRow, WorkerRow};
+pub use time::Timestamp;

@@ -1,0 +1,84 @@
+//! What a batch of decisions changed, as rows to write: plain values, fit for arrays.
+
+use crate::{
+    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId, OfferRow,
+    RunId, RunRow, StateRow, WaitId, WaitRow, WorkerId, WorkerRow,
+};
+
+/// One write.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Write<V> {
+    /// The database does not have the row.
+    Insert(V),
+    /// The database has another version of it.
+    Update(V),
+    /// The database has it and should not.
+    Delete,
+}
+
+/// One write of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub enum RunChange {
+    /// A new run.
+    Insert(RunRow),
+    /// A changed run.
+    Update {
+        /// As it is now.
+        row: RunRow,
+        /// Did a column of the ready index change?
+        reindex: bool,
+    },
+}
+
+/// Everything to write in one transaction, in this order.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Changes {
+    /// New lanes.
+    pub lanes: Vec<Lane>,
+    /// The number of the first of them.
+    pub first_lane: u32,
+    /// Runs.
+    pub runs: Vec<RunChange>,
+    /// Journal rows, only ever added.
+    pub journal: Vec<JournalRow>,
+    /// Labels, only ever added.
+    pub labels: Vec<(RunId, Name, String)>,
+    /// Messages.
+    pub mail: Vec<(MailId, Write<MailRow>)>,
+    /// Waits.
+    pub waits: Vec<(WaitId, Write<WaitRow>)>,
+    /// Gates.
+    pub gates: Vec<(GateId, Write<GateRow>)>,
+    /// Offers.
+    pub offers: Vec<(OfferId, Write<OfferRow>)>,
+    /// Keys.
+    pub keys: Vec<(KeyId, Write<KeyRow>)>,
+    /// Watches.
+    pub watches: Vec<((RunId, RunId, u32, u32), Write<()>)>,
+    /// Runs' own state.
+    pub states: Vec<(RunId, Write<StateRow>)>,
+    /// Workers.
+    pub workers: Vec<(WorkerId, Write<WorkerRow>)>,
+    /// Runs to remove with everything under them.
+    pub deleted: Vec<RunId>,
+}
+
+impl Changes {
+    /// Is there nothing to write?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+            && self.runs.is_empty()
+            && self.journal.is_empty()
+            && self.labels.is_empty()
+            && self.mail.is_empty()
+            && self.waits.is_empty()
+            && self.gates.is_empty()
+            && self.offers.is_empty()
+            && self.keys.is_empty()
+            && self.watches.is_empty()
+            && self.states.is_empty()
+            && self.workers.is_empty()
+            && self.deleted.is_empty()
+    }
+}

@@ -1,0 +1,59 @@
+//! The end of a run: terminal is terminal, and whoever waits for it is told in the same commit.
+
+use super::signals::let_go;
+use super::wakes::tell;
+use crate::{Claimant, Hint, Outcome, Rows, RunId, RunState, Timestamp, WaitId};
+
+/// Ends the run. Messages it did not read stay with it, to be seen.
+pub(super) fn end(
+    rows: &mut Rows,
+    id: RunId,
+    (state, outcome): (RunState, &Outcome),
+    claimant: Claimant,
+    now: Timestamp,
+) {
+    assert!(state.has_ended(), "run {id} cannot end as {}", state.as_str());
+    close_waits(rows, id, claimant, now);
+    let row = rows.run_mut(id).expect("a run that ends exists");
+    assert!(!row.state.has_ended(), "run {id} ended twice");
+    row.owner = None;
+    row.lease_until = None;
+    row.state = state;
+    row.outcome = Some(outcome.clone());
+    row.holder = None;
+    row.news_at = None;
+    row.timer_at = None;
+    row.matched = 0;
+    row.watchers = 0;
+    row.settle(now);
+    let parent = row.parent;
+    if let Some(parent) = parent {
+        let to = (parent.run, parent.execution, parent.call);
+        tell(rows, to, outcome, Some(claimant), now);
+    }
+    let last = RunId::from_bytes([0xFF; 16]);
+    let first = RunId::from_bytes([0; 16]);
+    let watches = rows.watches.range((id, first, 0, 0), (id, last, u32::MAX, u32::MAX));
+    let watches: Vec<_> = watches.map(|(watch, ())| *watch).collect();
+    for watch in watches {
+        rows.watches.remove(&watch);
+        let (_, watcher, execution, call) = watch;
+        tell(rows, (watcher, execution, call), outcome, Some(claimant), now);
+    }
+    rows.hints.push(Hint::AtRest(id));
+}
+
+/// Ends all waits of a run without consuming.
+pub(super) fn close_waits(rows: &mut Rows, id: RunId, claimant: Claimant, now: Timestamp) {
+    let row = rows.run(id).expect("a run with waits exists");
+    if row.waits == 0 {
+        return;
+    }
+    let namespace = rows.lane(row.lane).namespace.clone();
+    let of_run = rows.waits.iter().filter(|(wait, _)| wait.run == id);
+    let waits: Vec<WaitId> = of_run.map(|(wait, _)| wait.clone()).collect();
+    for wait in &waits {
+        let_go(rows, &namespace, wait, Some(claimant), now);
+    }
+    assert_eq!(rows.run(id).map(|row| row.waits), Some(0), "run {id} has waits nobody loaded");
+}

@@ -1,0 +1,169 @@
+//! Leases: claim, renew, release; and suspects.
+//!
+//! A lease that ended by time makes its run a suspect: it may have killed its worker, or merely
+//! have been in the same process. A worker runs one suspect at a time, named in its row; only a
+//! crash while a run is named there counts against it. A commit clears it.
+
+use super::rounds::park;
+use super::wakes::{grant, inbox};
+use crate::{
+    Claim, Claimant, Failure, Hint, LaneId, Lease, Refusal, Register, Release, Renew, Renewed,
+    Reply, Rows, RunId, RunState, Timestamp, WorkerRow, limits,
+};
+
+/// Leases what the search found and is due.
+pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
+    let worker = claim.worker;
+    if rows.workers.get(&worker).is_none() {
+        return Err(Refusal::UnknownWorker { worker });
+    }
+    let mut next = rows.found_next.take();
+    let limit = claim.limit.min(limits::CLAIM);
+    let found = std::mem::take(&mut rows.found);
+    let due = |rows: &Rows, id: RunId| {
+        let row = rows.run(id)?;
+        let fits = claim.lanes.contains(&row.lane) && !row.is_leased(now);
+        row.ready_at.filter(|at| fits && (*at <= now || row.owner.is_some()))
+    };
+    for id in found {
+        let Some(since) = due(rows, id) else { continue };
+        if rows.claimed.len() == limit {
+            next = Some(now);
+            break;
+        }
+        let row = rows.run(id).expect("found");
+        let elsewhere = row.holder.is_some_and(|holder| holder != worker);
+        let head_start = since.after(limits::HEAD_START);
+        if row.owner.is_none() && elsewhere && row.news_at.is_some() && now < head_start {
+            next = Some(next.map_or(head_start, |at| at.min(head_start)));
+            continue;
+        }
+        if row.owner.is_some() && expire(rows, id, now) {
+            continue;
+        }
+        let row = rows.run(id).expect("found");
+        if row.suspect {
+            let slot = &mut rows.workers.get_mut(&worker).expect("checked").suspect;
+            if slot.is_some() {
+                continue;
+            }
+            *slot = Some(id);
+        }
+        grant(rows, id, Claimant { worker, lease: claim.lease }, now);
+    }
+    Ok(Reply::Claimed { runs: super::taken(rows), next })
+}
+
+/// A lease has ended by time. Returns whether the run was parked for it.
+fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
+    let row = rows.run_mut(id).expect("found");
+    let owner = row.owner.expect("an expired lease has an owner");
+    row.end_lease();
+    row.suspect = true;
+    row.holder = None;
+    row.news_at = Some(now);
+    row.settle(now);
+    let lane = row.lane;
+    if rows.workers.get(&owner).is_none_or(|worker| worker.suspect != Some(id)) {
+        rows.hints.push(Hint::Ready(lane, now));
+        return false;
+    }
+    rows.workers.get_mut(&owner).expect("found").suspect = None;
+    let row = rows.run_mut(id).expect("found");
+    row.crashes += 1;
+    if row.crashes < limits::CRASHES {
+        return false;
+    }
+    let message = format!(
+        "its worker stopped {} times while it was the only suspect; \
+         look for what aborts the process, then resume it",
+        row.crashes
+    );
+    park(row, &Failure::permanent(message).with_code("crashed_worker"), now);
+    rows.hints.push(Hint::AtRest(id));
+    true
+}
+
+/// Keeps the leases that have not ended, and tells what came meanwhile. Never revives or shortens.
+pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renewed> {
+    if let Some(worker) = rows.workers.get_mut(&renew.worker) {
+        worker.seen_at = now;
+        if worker.suspect.is_some_and(|suspect| renew.runs.contains(&suspect)) {
+            worker.suspect = None;
+        }
+    }
+    let until = now.after(renew.lease.min(limits::LEASE));
+    let one = |run: &RunId| {
+        let mine = rows
+            .run(*run)
+            .is_some_and(|row| row.owner == Some(renew.worker) && row.is_leased(now));
+        if !mine {
+            return Renewed { run: *run, lease: Lease::Lost };
+        }
+        let row = rows.run_mut(*run).expect("found");
+        row.lease_until = row.lease_until.max(Some(until));
+        let (cancel, matched) = (row.cancel, row.matched);
+        let changed_at = row.changed_at;
+        row.settle(changed_at);
+        let inbox = if matched > 0 { inbox(rows, *run) } else { Vec::new() };
+        Renewed { run: *run, lease: Lease::Kept { cancel, inbox } }
+    };
+    renew.runs.iter().map(one).collect()
+}
+
+/// Gives up the leases that the worker has. No fault of the runs.
+pub(super) fn release(release: &Release, rows: &mut Rows, now: Timestamp) -> usize {
+    let mut given_up = 0;
+    for id in &release.runs {
+        let Some(row) = rows.run(*id) else { continue };
+        if row.owner != Some(release.worker) {
+            continue;
+        }
+        let row = rows.run_mut(*id).expect("found");
+        row.end_lease();
+        row.holder = None;
+        row.news_at = Some(now);
+        row.settle(now);
+        let lane = row.lane;
+        rows.hints.push(Hint::Ready(lane, now));
+        given_up += 1;
+        if let Some(worker) = rows.workers.get_mut(&release.worker) {
+            worker.suspect = worker.suspect.filter(|suspect| suspect != id);
+        }
+    }
+    if release.leave {
+        rows.workers.remove(&release.worker);
+    }
+    given_up
+}
+
+/// Makes a worker and its lanes known.
+pub(super) fn register(register: &Register, rows: &mut Rows, now: Timestamp) -> Reply {
+    let lanes: Vec<LaneId> =
+        register.lanes.iter().map(|lane| rows.make_lane(lane.clone())).collect();
+    let row = WorkerRow {
+        id: register.worker,
+        name: register.name.clone(),
+        started_at: now,
+        seen_at: now,
+        suspect: None,
+    };
+    if rows.workers.get(&register.worker).is_none() {
+        rows.workers.put(register.worker, row);
+    }
+    Reply::Registered(lanes)
+}
+
+/// A parked run that may go on.
+pub(super) fn unpark(rows: &mut Rows, id: RunId, now: Timestamp) {
+    let row = rows.run_mut(id).expect("found");
+    row.state = RunState::Waiting;
+    row.outcome = None;
+    row.crashes = 0;
+    row.suspect = false;
+    row.holder = None;
+    row.news_at = Some(now);
+    row.settle(now);
+    let lane = row.lane;
+    rows.hints.push(Hint::Ready(lane, now));
+}

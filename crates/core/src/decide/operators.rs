@@ -1,0 +1,100 @@
+//! What people and programs ask of a run from outside: cancel, patch, resume, delete.
+
+use super::leases::unpark;
+use super::wakes::{tell, wake};
+use super::{ends, require_run, rounds, target_run};
+use crate::{
+    Cancel, Cancelled, Claimant, Delete, Failure, Hint, Outcome, Patch, Patched, Refusal, Reply,
+    Resume, Rows, RunId, RunState, StateChange, Timestamp, limits,
+};
+
+/// Marks a run; it ends at its next boundary.
+pub(super) fn cancel(cancel: &Cancel, rows: &mut Rows, now: Timestamp) -> Cancelled {
+    let Some(id) = target_run(rows, &cancel.namespace, &cancel.target) else {
+        return Cancelled::TargetUnknown;
+    };
+    let state = rows.run(id).expect("found").state;
+    if state.has_ended() {
+        return Cancelled::AlreadyEnded(state);
+    }
+    mark(rows, id, cancel.claimant, now);
+    Cancelled::Requested
+}
+
+/// Marks one run, and wakes it: its next round marks what is below it.
+pub(super) fn mark(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: Timestamp) {
+    let Some(row) = rows.run(id) else { return };
+    if row.cancel || row.state.has_ended() {
+        return;
+    }
+    let row = rows.run_mut(id).expect("found");
+    row.cancel = true;
+    row.changed_at = now;
+    let (owner, parked) = (row.owner, row.state == RunState::Parked);
+    if let Some(owner) = owner {
+        rows.hints.push(Hint::Cancel(id, owner));
+    }
+    if parked {
+        unpark(rows, id, now);
+        return;
+    }
+    wake(rows, id, claimant, now);
+}
+
+/// Merges a patch into the state of a run that has not ended.
+pub(super) fn patch(patch: &Patch, rows: &mut Rows, now: Timestamp) -> Result<Patched, Refusal> {
+    Refusal::payload(patch.patch.size())?;
+    let Some(id) = target_run(rows, &patch.namespace, &patch.target) else {
+        return Ok(Patched::TargetUnknown);
+    };
+    let state = rows.run(id).expect("found").state;
+    if state.has_ended() {
+        return Ok(Patched::TargetEnded(state));
+    }
+    let version = rows.states.get(&id).map_or(0, |row| row.version);
+    if patch.expected.is_some_and(|expected| expected != version) {
+        return Ok(Patched::VersionIs(version));
+    }
+    rounds::change_state(rows, id, &StateChange::Merge(patch.patch.clone()));
+    rows.run_mut(id).expect("found").changed_at = now;
+    Ok(Patched::Changed(rows.states.get(&id).expect("just made").clone()))
+}
+
+/// Lets a parked run go on from where it was.
+pub(super) fn resume(resume: &Resume, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
+    let run = require_run(rows, &resume.namespace, &resume.target)?;
+    let state = rows.run(run).expect("found").state;
+    if state != RunState::Parked {
+        return Err(Refusal::NotParked { run, state });
+    }
+    unpark(rows, run, now);
+    Ok(Reply::Resumed)
+}
+
+/// Removes a run and all below it, the lowest first, so that a tree is never without its root.
+pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
+    let run = require_run(rows, &delete.namespace, &delete.target)?;
+    let row = rows.run(run).expect("found");
+    let root = rows.run(row.root).unwrap_or(row);
+    for part in [row, root] {
+        if !part.state.has_ended() && !delete.force {
+            return Err(Refusal::NotEnded { run: part.id, state: part.state });
+        }
+    }
+    let (parent, ended) = (row.parent, row.state.has_ended());
+    let tree = std::mem::take(&mut rows.found);
+    let more = tree.len() > limits::DELETE;
+    let from = tree.len().saturating_sub(limits::DELETE);
+    let nobody = Claimant { worker: crate::WorkerId::from_bytes([0; 16]), lease: limits::LEASE };
+    for id in &tree[from..] {
+        ends::close_waits(rows, *id, nobody, now);
+        rows.delete_run(*id);
+        rows.hints.push(Hint::AtRest(*id));
+    }
+    if let Some(parent) = parent.filter(|_| !ended && !more) {
+        let failure = Failure::business(format!("run {run} was deleted")).with_code("deleted");
+        let outcome = Outcome::Failure(Box::new(failure));
+        tell(rows, (parent.run, parent.execution, parent.call), &outcome, None, now);
+    }
+    Ok(Reply::Deleted { runs: tree.len() - from, more })
+}

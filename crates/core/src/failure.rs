@@ -1,0 +1,190 @@
+//! Failures, as they are recorded, replayed and shown.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Payload, RunId, Timestamp, limits};
+
+/// What a failure means for what happens next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// The answer is no: not retried, ends the run.
+    Business,
+    /// May pass: retried as the policy says. What is not known to be anything else.
+    Transient,
+    /// Will not pass by itself: not retried; a root run that ends with it is parked.
+    Permanent,
+    /// Transient, and the retries are used up; treated as permanent.
+    Exhausted,
+    /// The run, or what it waited for, was cancelled.
+    Cancelled,
+}
+
+/// What went wrong, in a form that survives storage and travels between processes.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What it means.
+    pub class: Class,
+    /// A stable word for programs, such as `timed_out` or `panic`; empty for users' own errors.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// What the user attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Payload>,
+    /// Where it happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
+    /// The attempts before the last, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempted>,
+    /// What caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Box<Failure>>,
+}
+
+/// Where a failure happened.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Origin {
+    /// In which run.
+    pub run: RunId,
+    /// In which call of it.
+    pub call: u32,
+    /// The call's name.
+    pub name: String,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
+/// One failed attempt of a call that was tried again.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Attempted {
+    /// Counted from 1.
+    pub attempt: u32,
+    /// What went wrong.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl Failure {
+    /// A failure of this class. The message is cut to a limit.
+    pub fn new(class: Class, message: impl fmt::Display) -> Failure {
+        let mut message = message.to_string();
+        if message.len() > limits::MESSAGE_BYTES {
+            let cut = (0..=limits::MESSAGE_BYTES).rev().find(|at| message.is_char_boundary(*at));
+            message.truncate(cut.unwrap_or(0));
+            message.push('…');
+        }
+        Failure {
+            class,
+            code: String::new(),
+            message,
+            data: None,
+            origin: None,
+            attempts: Vec::new(),
+            cause: None,
+        }
+    }
+
+    /// The answer is no: not retried; the run fails.
+    pub fn business(message: impl fmt::Display) -> Failure {
+        Failure::new(Class::Business, message)
+    }
+
+    /// May pass: tried again as the call's policy says.
+    pub fn transient(message: impl fmt::Display) -> Failure {
+        Failure::new(Class::Transient, message)
+    }
+
+    /// Will not pass by itself: an operator must look.
+    pub fn permanent(message: impl fmt::Display) -> Failure {
+        Failure::new(Class::Permanent, message)
+    }
+
+    /// With a stable word for programs.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Failure {
+        self.code = code.into();
+        self
+    }
+
+    /// With a value of the user's own, which comes back after any number of restarts.
+    #[must_use]
+    pub fn with_data<T: Serialize>(mut self, data: &T) -> Failure {
+        self.data = Payload::encode(data).ok();
+        self
+    }
+
+    /// With what caused it.
+    #[must_use]
+    pub fn caused_by(mut self, cause: Failure) -> Failure {
+        self.cause = Some(Box::new(cause));
+        self
+    }
+
+    /// Ends a call for good: no further attempt helps.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.class != Class::Transient
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(cause) = &self.cause {
+            write!(f, ": {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} failure: {self}", self.class)
+    }
+}
+
+/// Any error becomes a transient failure, with its sources in the message. `Failure` is not itself
+/// an `Error`, so that `?` works on all of them.
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
+            source = cause.source();
+        }
+        Failure::transient(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e1_long_messages_are_cut_at_a_character() {
+        let failure = Failure::business("ä".repeat(limits::MESSAGE_BYTES));
+        assert!(failure.message.len() <= limits::MESSAGE_BYTES + '…'.len_utf8());
+        assert!(failure.message.ends_with('…'));
+    }
+
+    #[test]
+    fn sc_63_a_failure_survives_storage_with_its_causes() {
+        let failure = Failure::business("declined")
+            .with_code("card")
+            .with_data(&7)
+            .caused_by(Failure::transient("slow"));
+        let text = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&text).unwrap(), failure);
+        assert_eq!(failure.to_string(), "declined: slow");
+    }
+}

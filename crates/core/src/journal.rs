@@ -1,0 +1,278 @@
+//! The journal: what happened in a run, in order, without gaps. One row per round holds the
+//! entries of that round as a JSON array, so that a view can unpack them.
+//!
+//! Every durable call has a number, given at its first poll. Its entries carry the number, and its
+//! first entry what was called, so that replay can tell whether the code still does the same.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, Name, Parent, Payload, RunId, RunState, Timestamp};
+
+/// One entry.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// The first of an execution.
+    Started {
+        /// What runs.
+        workflow: Name,
+        /// Which version of it.
+        version: u32,
+        /// With what.
+        input: Payload,
+    },
+    /// A call began; its end is another entry.
+    Begun {
+        /// The call's number.
+        call: u32,
+        /// What was called.
+        what: Call,
+    },
+    /// A call that had begun ended.
+    Done {
+        /// The call's number.
+        call: u32,
+        /// How.
+        outcome: Outcome,
+    },
+    /// A call began and ended in one round.
+    Did {
+        /// The call's number.
+        call: u32,
+        /// What was called.
+        what: Call,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// An attempt failed; there will be another.
+    Attempted {
+        /// The call's number.
+        call: u32,
+        /// What was called: a step has no other beginning.
+        what: Call,
+        /// Which attempt, from 1.
+        attempt: u32,
+        /// What went wrong.
+        failure: Failure,
+        /// When it failed.
+        at: Timestamp,
+        /// When the next may begin.
+        retry_at: Timestamp,
+    },
+    /// The code let go of a call that had begun (it lost a `select`): nothing of it is consumed.
+    Dropped {
+        /// The call's number.
+        call: u32,
+    },
+    /// The run was asked to end; no user code runs after this.
+    CancelSeen,
+    /// The execution ended; the next begins with its own journal.
+    Continued,
+    /// The run ended. Its result is in the run's row.
+    Ended {
+        /// How.
+        state: RunState,
+    },
+}
+
+/// What a durable call asks for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Call {
+    /// Work in the round's transaction.
+    Step {
+        /// Its name.
+        name: Name,
+    },
+    /// Work outside it.
+    Effect {
+        /// Its name.
+        name: Name,
+    },
+    /// A pause.
+    Sleep {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// A wait for a signal.
+    Wait {
+        /// Which signal.
+        signal: Name,
+        /// For how long at most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// A wait for another run's end.
+    Watch {
+        /// Which run.
+        run: RunId,
+    },
+    /// A child run, waited for.
+    Child {
+        /// What runs.
+        workflow: Name,
+        /// As which run.
+        run: RunId,
+    },
+    /// A run of its own, not waited for.
+    Spawn {
+        /// What runs.
+        workflow: Name,
+        /// As which run.
+        run: RunId,
+    },
+    /// A signal sent to a run.
+    Signal {
+        /// Which signal.
+        signal: Name,
+    },
+    /// A signal offered to whoever waits.
+    Offer {
+        /// Which signal.
+        signal: Name,
+    },
+    /// A recorded side value: the time, an id, a random number.
+    Record {
+        /// Which.
+        name: Name,
+    },
+    /// The run's own state, read or changed.
+    State {
+        /// Which of the two.
+        name: Name,
+    },
+}
+
+impl Call {
+    /// Kind and name: what the code must ask for again in replay.
+    #[must_use]
+    pub fn signature(&self) -> (&'static str, &str) {
+        match self {
+            Call::Step { name } => ("step", name.as_str()),
+            Call::Effect { name } => ("effect", name.as_str()),
+            Call::Sleep { .. } => ("sleep", ""),
+            Call::Wait { signal, .. } => ("wait", signal.as_str()),
+            Call::Watch { .. } => ("watch", ""),
+            Call::Child { workflow, .. } => ("child", workflow.as_str()),
+            Call::Spawn { workflow, .. } => ("spawn", workflow.as_str()),
+            Call::Signal { signal } => ("signal", signal.as_str()),
+            Call::Offer { signal } => ("offer", signal.as_str()),
+            Call::Record { name } => ("record", name.as_str()),
+            Call::State { name } => ("state", name.as_str()),
+        }
+    }
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.signature() {
+            (kind, "") => f.write_str(kind),
+            (kind, name) => write!(f, "{kind} `{name}`"),
+        }
+    }
+}
+
+/// How a call or a run ended.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// With a value.
+    Value(Payload),
+    /// With a failure.
+    Failure(Box<Failure>),
+}
+
+impl Outcome {
+    /// As a result.
+    ///
+    /// # Errors
+    /// When it is a failure.
+    pub fn into_result(self) -> Result<Payload, Failure> {
+        match self {
+            Outcome::Value(value) => Ok(value),
+            Outcome::Failure(failure) => Err(*failure),
+        }
+    }
+}
+
+impl From<Result<Payload, Failure>> for Outcome {
+    fn from(result: Result<Payload, Failure>) -> Outcome {
+        match result {
+            Ok(value) => Outcome::Value(value),
+            Err(failure) => Outcome::Failure(Box::new(failure)),
+        }
+    }
+}
+
+/// The entries of one round, as they are stored.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JournalRow {
+    /// Whose.
+    pub run: RunId,
+    /// In which execution.
+    pub execution: u32,
+    /// The number of the first entry, from 1.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
+    /// The fence under which they were committed.
+    pub epoch: u64,
+    /// When.
+    pub at: Timestamp,
+    /// A JSON array of entries.
+    pub entries: Vec<u8>,
+}
+
+/// Entries as they are stored.
+///
+/// # Panics
+/// Never: entries hold nothing that JSON cannot.
+#[must_use]
+pub fn encode_entries(entries: &[Entry]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(64 + entries.len() * 96);
+    serde_json::to_writer(&mut bytes, entries).expect("entries always encode");
+    bytes
+}
+
+/// Entries as they were.
+///
+/// # Errors
+/// When the bytes are not a list of entries this version knows.
+pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>, serde_json::Error> {
+    serde_json::from_slice(bytes)
+}
+
+impl Parent {
+    /// Is this the execution that waits?
+    #[must_use]
+    pub fn is_current(&self, execution: u32) -> bool {
+        self.execution == execution
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_as_they_were() {
+        let name = Name::constant("x");
+        let entries = vec![
+            Entry::Started { workflow: name.clone(), version: 3, input: Payload::null() },
+            Entry::Begun { call: 1, what: Call::Wait { signal: name.clone(), until: None } },
+            Entry::Done { call: 1, outcome: Outcome::Value(Payload::parse("[1, 2]").unwrap()) },
+            Entry::Did {
+                call: 2,
+                what: Call::Step { name },
+                outcome: Outcome::Failure(Box::new(Failure::business("no"))),
+            },
+            Entry::Ended { state: RunState::Failed },
+        ];
+        assert_eq!(decode_entries(&encode_entries(&entries)).unwrap(), entries);
+    }
+
+    #[test]
+    fn e9_an_entry_of_a_newer_version_is_refused_not_skipped() {
+        assert!(decode_entries(br#"[{"begun":{"call":1,"what":{"teleport":{}}}}]"#).is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! Every limit, by name. What exceeds one is refused with an error that names it.
+
+use std::time::Duration;
+
+/// Bytes in a name or key.
+pub const NAME_BYTES: usize = 256;
+/// Bytes in one payload.
+pub const PAYLOAD_BYTES: usize = 4 << 20;
+/// Bytes in the entries of one round.
+pub const ROUND_BYTES: usize = 16 << 20;
+/// Entries in the journal of one execution. A run that nears it continues as new.
+pub const JOURNAL_ENTRIES: u64 = 100_000;
+/// Entries beyond the limit that are kept for ending the run.
+pub const JOURNAL_RESERVE: u64 = 1_000;
+/// Unread messages of one run.
+pub const MAILBOX: u32 = 10_000;
+/// Runs, signals and the like that one round sets off.
+pub const FAN_OUT: usize = 10_000;
+/// Levels of runs below a root.
+pub const DEPTH: u16 = 64;
+/// Labels of one run.
+pub const LABELS: usize = 32;
+/// Bytes in a label's value.
+pub const LABEL_BYTES: usize = 256;
+/// Bytes in a failure's message.
+pub const MESSAGE_BYTES: usize = 4096;
+/// Runs that one claim takes.
+pub const CLAIM: usize = 1_000;
+/// Messages handed over with one reply.
+pub const INBOX: usize = 1_000;
+/// Runs deleted by one operation.
+pub const DELETE: usize = 1_000;
+/// Crashes of its worker, while alone in the suspects' slot, after which a run is parked.
+pub const CRASHES: u32 = 3;
+/// The longest lease. One that ends later was made by a clock that has since gone back.
+pub const LEASE: Duration = Duration::from_secs(3600);
+/// How long another process leaves a woken run to the one that has it in memory.
+pub const HEAD_START: Duration = Duration::from_millis(50);

@@ -1,0 +1,307 @@
+//! Which rows an operation needs, in stages. Keys are claimed first, then gates are locked, then
+//! runs, each sorted; the rest hangs under rows that are locked by then. A store that locks takes
+//! a batch through the stages together; the others load as they go.
+
+use crate::decide::{sender_key, target_run};
+use crate::{
+    Caused, Claimant, Consumed, GateId, KeyId, KeyKind, LaneId, Name, Op, Round, Rows, RunId,
+    Signal, Start, Target, Then, WorkerId, limits,
+};
+
+/// The stages, in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// Unique keys.
+    Keys,
+    /// Gates.
+    Gates,
+    /// Runs, workers, and searches for runs.
+    Runs,
+    /// What hangs under them.
+    Rest,
+}
+
+impl Stage {
+    /// All, in order.
+    pub const ALL: [Stage; 4] = [Stage::Keys, Stage::Gates, Stage::Runs, Stage::Rest];
+}
+
+/// Something to load.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Need {
+    /// A key.
+    Key(KeyId),
+    /// A gate.
+    Gate(GateId),
+    /// A run.
+    Run(RunId),
+    /// A worker.
+    Worker(WorkerId),
+    /// Runs of these lanes that are due, into `found`: apart from suspects `limit` of them; if
+    /// there are suspects due, one. And when the next is due, into `found_next`.
+    Due(Vec<LaneId>, usize),
+    /// The run and those below it, nearest first, `limit` of them, into `found`.
+    Tree(RunId, usize),
+    /// The waits of a run for a signal.
+    Waits(RunId, Name),
+    /// All waits of a run.
+    AllWaits(RunId),
+    /// The first messages of that name, this many.
+    Mail(RunId, Name, usize),
+    /// What is matched to calls of the run: waits that have something, with what they have, and
+    /// messages of the engine's own.
+    Inbox(RunId),
+    /// The first offers that nobody has, this many.
+    Offers(GateId, usize),
+    /// The first who wait for an offer and have none, this many, with their runs.
+    Waiters(GateId, usize),
+    /// Who waits for the run's end, with their runs.
+    Watchers(RunId),
+    /// A run's own state.
+    State(RunId),
+}
+
+/// What `op` needs in this stage, given what earlier stages loaded.
+pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    match op {
+        Op::Start(start) => of_start(start, rows, stage, out),
+        Op::Commit(round) => of_round(round, rows, stage, out),
+        Op::Signal(signal) => of_signal(signal, rows, stage, out),
+        Op::Offer(offer) => {
+            let gate = GateId { namespace: offer.namespace.clone(), name: offer.name.clone() };
+            of_offer(&gate, offer.key.as_ref(), offer.claimant, rows, stage, out);
+        }
+        Op::Cancel(cancel) => {
+            of_target(&cancel.namespace, &cancel.target, rows, stage, out);
+            if stage == Stage::Rest {
+                if let Some(run) = target_run(rows, &cancel.namespace, &cancel.target) {
+                    of_wake(run, cancel.claimant, rows, out);
+                }
+            }
+        }
+        Op::Patch(patch) => {
+            of_target(&patch.namespace, &patch.target, rows, stage, out);
+            if stage == Stage::Rest {
+                out.extend(target_run(rows, &patch.namespace, &patch.target).map(Need::State));
+            }
+        }
+        Op::Resume(resume) => of_target(&resume.namespace, &resume.target, rows, stage, out),
+        Op::Delete(delete) => {
+            of_target(&delete.namespace, &delete.target, rows, stage, out);
+            let Some(run) = target_run(rows, &delete.namespace, &delete.target) else { return };
+            if stage == Stage::Rest {
+                out.push(Need::Tree(run, limits::DELETE + 1));
+                let row = rows.run(run).expect("the target was loaded");
+                out.push(Need::Run(row.root));
+                out.extend(row.parent.map(|parent| Need::Run(parent.run)));
+            }
+        }
+        Op::Claim(claim) if stage == Stage::Runs => {
+            out.push(Need::Worker(claim.worker));
+            out.push(Need::Due(claim.lanes.clone(), claim.limit.min(limits::CLAIM)));
+        }
+        Op::Claim(_) if stage == Stage::Rest => {
+            for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
+                out.extend(run.owner.map(Need::Worker));
+                if run.matched > 0 {
+                    out.push(Need::Inbox(run.id));
+                }
+            }
+        }
+        Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
+        Op::Release(release) => of_leases(release.worker, &release.runs, rows, stage, out),
+        Op::Register(register) if stage == Stage::Runs => out.push(Need::Worker(register.worker)),
+        Op::Claim(_) | Op::Register(_) => {}
+    }
+}
+
+fn of_target(
+    namespace: &Name,
+    target: &Target,
+    rows: &Rows,
+    stage: Stage,
+    out: &mut Vec<Need>,
+) {
+    match (stage, target) {
+        (Stage::Keys, Target::Key(key)) => out.push(run_key(namespace, key)),
+        (Stage::Runs, Target::Run(run)) => out.push(Need::Run(*run)),
+        (Stage::Runs, Target::Key(key)) => {
+            let Need::Key(id) = run_key(namespace, key) else { return };
+            out.extend(rows.keys.get(&id).and_then(|row| row.run).map(Need::Run));
+        }
+        _ => {}
+    }
+}
+
+fn run_key(namespace: &Name, key: &Name) -> Need {
+    let key = key.as_str().to_owned();
+    Need::Key(KeyId { namespace: namespace.clone(), kind: KeyKind::Run, key })
+}
+
+fn of_start(start: &Start, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    match stage {
+        Stage::Keys => {
+            out.extend(start.key.as_ref().map(|key| run_key(&start.namespace, key)));
+        }
+        Stage::Runs => {
+            out.push(Need::Run(start.run));
+            out.extend(start.parent.map(|parent| Need::Run(parent.run)));
+            if let Some(key) = &start.key {
+                of_target(&start.namespace, &Target::Key(key.clone()), rows, stage, out);
+            }
+        }
+        _ => {}
+    }
+    if let Some(signal) = &start.signal {
+        of_signal(signal, rows, stage, out);
+    }
+    if let Some(first) = &start.first {
+        of_round(first, rows, stage, out);
+    }
+}
+
+fn of_signal(signal: &Signal, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    of_target(&signal.namespace, &signal.target, rows, stage, out);
+    match stage {
+        Stage::Keys => {
+            let key = signal.key.as_ref();
+            out.extend(key.map(|key| Need::Key(sender_key(signal, key))));
+        }
+        Stage::Rest => {
+            let Some(run) = target_run(rows, &signal.namespace, &signal.target) else { return };
+            if rows.run(run).is_some_and(|row| row.waits > 0) {
+                out.push(Need::Waits(run, signal.name.clone()));
+            }
+            of_wake(run, signal.claimant, rows, out);
+        }
+        _ => {}
+    }
+}
+
+fn of_offer(
+    gate: &GateId,
+    key: Option<&Name>,
+    claimant: Option<Claimant>,
+    rows: &Rows,
+    stage: Stage,
+    out: &mut Vec<Need>,
+) {
+    match stage {
+        Stage::Keys => out.extend(key.map(|key| Need::Key(crate::decide::offer_key(gate, key)))),
+        Stage::Gates => {
+            out.push(Need::Gate(gate.clone()));
+            out.push(Need::Waiters(gate.clone(), 1));
+        }
+        Stage::Rest => {
+            let first = rows.waiters.range((gate.clone(), 0)..).next();
+            if let Some(((found, _), wait)) = first {
+                if found == gate {
+                    of_wake(wait.run, claimant, rows, out);
+                }
+            }
+        }
+        Stage::Runs => {}
+    }
+}
+
+/// A run that may be woken, and taken by whoever has it in memory, hands over its inbox.
+fn of_wake(run: RunId, claimant: Option<Claimant>, rows: &Rows, out: &mut Vec<Need>) {
+    let Some(row) = rows.run(run) else { return };
+    if row.matched > 0 && claimant.is_some_and(|by| row.holder == Some(by.worker)) {
+        out.push(Need::Inbox(run));
+    }
+}
+
+fn of_round(round: &Round, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    for caused in &round.caused {
+        of_caused(round, caused, rows, stage, out);
+    }
+    match stage {
+        Stage::Keys => {}
+        Stage::Gates => {
+            out.extend(round.gates.iter().cloned().map(Need::Gate));
+        }
+        Stage::Runs => {
+            out.push(Need::Run(round.run));
+            out.extend(round.parent.map(Need::Run));
+        }
+        Stage::Rest => of_round_rest(round, rows, out),
+    }
+}
+
+fn of_round_rest(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
+    let Some(row) = rows.run(round.run) else { return };
+    let waits = row.waits as usize + round.opened.len();
+    let mut names: Vec<&Name> = Vec::new();
+    names.extend(round.opened.iter().map(|wait| &wait.name));
+    names.extend(round.closed.iter().map(|(name, _)| name));
+    names.extend(round.consumed.iter().filter_map(|consumed| match consumed {
+        Consumed::Wait(name, _) => Some(name),
+        Consumed::Mail(_) => None,
+    }));
+    names.sort();
+    names.dedup();
+    for name in names {
+        if row.waits > 0 {
+            out.push(Need::Waits(round.run, name.clone()));
+        }
+        if row.mail > 0 {
+            out.push(Need::Mail(round.run, name.clone(), waits + 1));
+        }
+    }
+    for gate in &round.gates {
+        out.push(Need::Offers(gate.clone(), waits + 1));
+        out.push(Need::Waiters(gate.clone(), waits + 1));
+    }
+    if row.matched > 0 {
+        out.push(Need::Inbox(round.run));
+    }
+    if !round.state.is_empty() {
+        out.push(Need::State(round.run));
+    }
+    if row.suspect {
+        out.push(Need::Worker(round.worker));
+    }
+    if matches!(round.then, Then::End(..) | Then::ContinueAsNew(..)) && row.waits > 0 {
+        out.push(Need::AllWaits(round.run));
+    }
+    if matches!(round.then, Then::End(..)) {
+        if row.watchers > 0 {
+            out.push(Need::Watchers(round.run));
+        }
+        if let Some(parent) = row.parent {
+            of_wake(parent.run, Some(round.claimant()), rows, out);
+        }
+    }
+}
+
+fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    match caused {
+        Caused::Child(_, start) | Caused::Spawn(_, start) => of_start(start, rows, stage, out),
+        Caused::Signal(_, signal) => of_signal(signal, rows, stage, out),
+        Caused::Offer(_, offer) => {
+            let gate = GateId { namespace: offer.namespace.clone(), name: offer.name.clone() };
+            of_offer(&gate, offer.key.as_ref(), offer.claimant, rows, stage, out);
+        }
+        Caused::Watch(_, namespace, target) => of_target(namespace, target, rows, stage, out),
+        Caused::Cancel(run) => match stage {
+            Stage::Runs => out.push(Need::Run(*run)),
+            Stage::Rest => of_wake(*run, Some(round.claimant()), rows, out),
+            _ => {}
+        },
+    }
+}
+
+fn of_leases(worker: WorkerId, runs: &[RunId], rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    match stage {
+        Stage::Runs => {
+            out.push(Need::Worker(worker));
+            out.extend(runs.iter().map(|run| Need::Run(*run)));
+        }
+        Stage::Rest => {
+            let due = runs.iter().filter_map(|id| rows.run(*id));
+            out.extend(due.filter(|run| run.matched > 0).map(|run| Need::Inbox(run.id)));
+        }
+        _ => {}
+    }
+}

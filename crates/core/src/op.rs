@@ -1,0 +1,350 @@
+//! Operations: every state change that exists, as data. They can be logged, counted, fused,
+//! replayed and simulated.
+
+use std::time::Duration;
+
+use crate::{
+    Failure, GateId, LaneId, Name, Outcome, Parent, Payload, Policy, RunId, RunState, Timestamp, WorkerId,
+};
+
+/// One state change.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Op {
+    /// Start a run.
+    Start(Start),
+    /// Commit a round.
+    Commit(Round),
+    /// Send a signal to a run.
+    Signal(Signal),
+    /// Offer a signal to one waiter.
+    Offer(Offer),
+    /// Ask a run to end.
+    Cancel(Cancel),
+    /// Patch a run's state.
+    Patch(Patch),
+    /// Lease runs that are due.
+    Claim(Claim),
+    /// Keep leases.
+    Renew(Renew),
+    /// Give leases up.
+    Release(Release),
+    /// Make a worker and what it can run known.
+    Register(Register),
+    /// Let a parked run go on.
+    Resume(Resume),
+    /// Remove a run and all below it.
+    Delete(Delete),
+}
+
+/// A worker that takes what it wakes, in the same commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claimant {
+    /// Who.
+    pub worker: WorkerId,
+    /// For how long.
+    pub lease: Duration,
+}
+
+/// Start a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Start {
+    /// The tenant.
+    pub namespace: Name,
+    /// The new run.
+    pub run: RunId,
+    /// What runs.
+    pub workflow: Name,
+    /// Which version; the highest known one if none is said.
+    pub version: Option<u32>,
+    /// The user's own id for it: starting twice gives the first.
+    pub key: Option<Name>,
+    /// With what.
+    pub input: Payload,
+    /// For search.
+    pub labels: Vec<(Name, String)>,
+    /// Lower is claimed first.
+    pub priority: i32,
+    /// Not before.
+    pub at: Option<Timestamp>,
+    /// Who set it off and waits for it.
+    pub parent: Option<Parent>,
+    /// Leased at once to this worker.
+    pub claimant: Option<Claimant>,
+    /// The first round, if the worker has already run the code up to its first call.
+    pub first: Option<Box<Round>>,
+    /// Delivered with the start, also if the run exists.
+    pub signal: Option<Box<Signal>>,
+}
+
+/// Which run is meant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// By id.
+    Run(RunId),
+    /// By the user's own id.
+    Key(Name),
+}
+
+/// Send a signal to a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Signal {
+    /// The tenant.
+    pub namespace: Name,
+    /// To whom.
+    pub target: Target,
+    /// Which signal.
+    pub name: Name,
+    /// What it says.
+    pub payload: Payload,
+    /// If nobody waits for it.
+    pub policy: Policy,
+    /// The same key again does nothing and gives the first answer.
+    pub key: Option<Name>,
+    /// Takes the run if it has it in memory.
+    pub claimant: Option<Claimant>,
+}
+
+/// Offer a signal to the one who waits longest.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Offer {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which signal.
+    pub name: Name,
+    /// What it says.
+    pub payload: Payload,
+    /// The same key again does nothing and gives the first answer.
+    pub key: Option<Name>,
+    /// Takes the run if it has it in memory.
+    pub claimant: Option<Claimant>,
+}
+
+/// Ask a run to end.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cancel {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which run.
+    pub target: Target,
+    /// Takes the run if it has it in memory.
+    pub claimant: Option<Claimant>,
+}
+
+/// Patch a run's state from outside (RFC 7396).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Patch {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which run.
+    pub target: Target,
+    /// What to merge.
+    pub patch: Payload,
+    /// Only if the state has this version.
+    pub expected: Option<u64>,
+}
+
+/// Lease runs that are due, oldest first within priority.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Claim {
+    /// For whom.
+    pub worker: WorkerId,
+    /// What it can run.
+    pub lanes: Vec<LaneId>,
+    /// How many at most.
+    pub limit: usize,
+    /// For how long.
+    pub lease: Duration,
+}
+
+/// Keep leases; hear what came meanwhile.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Renew {
+    /// Whose.
+    pub worker: WorkerId,
+    /// Of which runs.
+    pub runs: Vec<RunId>,
+    /// For how long from now.
+    pub lease: Duration,
+}
+
+/// Give leases up: no fault of the runs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Release {
+    /// Whose.
+    pub worker: WorkerId,
+    /// Of which runs.
+    pub runs: Vec<RunId>,
+    /// The worker stops: it is no longer listed.
+    pub leave: bool,
+}
+
+/// Make a worker known.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Register {
+    /// The worker.
+    pub worker: WorkerId,
+    /// For people.
+    pub name: String,
+    /// What it can run: namespace, workflow, version.
+    pub lanes: Vec<crate::Lane>,
+}
+
+/// Let a parked run go on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Resume {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which run.
+    pub target: Target,
+}
+
+/// Remove a run, its journal and messages, and all runs below it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delete {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which run.
+    pub target: Target,
+    /// Also if it has not ended, or is part of a tree that has not.
+    pub force: bool,
+}
+
+/// One round of one run: what it took, what happened, what it caused, and what comes next.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Round {
+    /// Whose.
+    pub run: RunId,
+    /// By whom.
+    pub worker: WorkerId,
+    /// Under which fence.
+    pub epoch: u64,
+    /// The run's parent, which is locked with it when it ends.
+    pub parent: Option<RunId>,
+    /// Gates of offerable waits that open or close, locked before the run.
+    pub gates: Vec<GateId>,
+    /// The entries, encoded.
+    pub entries: Vec<u8>,
+    /// How many.
+    pub count: u32,
+    /// Messages consumed.
+    pub consumed: Vec<Consumed>,
+    /// Waits that nobody waits for any more: (signal, call).
+    pub closed: Vec<(Name, u32)>,
+    /// Waits that began.
+    pub opened: Vec<OpenWait>,
+    /// What it set off.
+    pub caused: Vec<Caused>,
+    /// The run's state, changed by itself.
+    pub state: Vec<StateChange>,
+    /// The earliest of the run's timers after this round.
+    pub timer_at: Option<Timestamp>,
+    /// The lease of what this round wakes and its worker holds.
+    pub lease: Duration,
+    /// What comes next.
+    pub then: Then,
+}
+
+/// A message that a round consumed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Consumed {
+    /// What this wait was matched to; the wait ends.
+    Wait(Name, u32),
+    /// The engine's own message of this number.
+    Mail(u64),
+}
+
+/// A wait for a signal that began in this round.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenWait {
+    /// In which call.
+    pub call: u32,
+    /// For which signal.
+    pub name: Name,
+    /// Takes offers too.
+    pub offerable: bool,
+}
+
+/// What a round set off.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Caused {
+    /// A child run, waited for.
+    Child(u32, Box<Start>),
+    /// A run of its own.
+    Spawn(u32, Box<Start>),
+    /// A signal.
+    Signal(u32, Box<Signal>),
+    /// An offer.
+    Offer(u32, Box<Offer>),
+    /// A wait for another run's end.
+    Watch(u32, Name, Target),
+    /// A child's end is asked for.
+    Cancel(RunId),
+}
+
+/// How a run changes its own state.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StateChange {
+    /// To this.
+    Set(Payload),
+    /// Merged with this (RFC 7396).
+    Merge(Payload),
+}
+
+/// What a round leaves behind.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Then {
+    /// The lease is kept: something is in flight.
+    Continue,
+    /// The lease is given up: the run waits.
+    Suspend,
+    /// The run has ended.
+    End(RunState, Outcome),
+    /// The run begins anew: its first entries, encoded, one of them; and the version, if another.
+    ContinueAsNew(Vec<u8>, Option<u32>),
+    /// An operator must look.
+    Park(Box<Failure>),
+}
+
+impl Round {
+    /// A round of nothing, to be filled in.
+    #[must_use]
+    pub fn new(run: RunId, worker: WorkerId, epoch: u64) -> Round {
+        Round {
+            run,
+            worker,
+            epoch,
+            parent: None,
+            gates: Vec::new(),
+            entries: Vec::new(),
+            count: 0,
+            consumed: Vec::new(),
+            closed: Vec::new(),
+            opened: Vec::new(),
+            caused: Vec::new(),
+            state: Vec::new(),
+            timer_at: None,
+            lease: Duration::from_secs(30),
+            then: Then::Continue,
+        }
+    }
+
+    /// Does it bring the run forward? A run that was asked to end may not.
+    #[must_use]
+    pub fn is_forward(&self) -> bool {
+        match self.then {
+            Then::End(RunState::Cancelled, _) => false,
+            Then::End(..) | Then::ContinueAsNew(..) => true,
+            Then::Continue | Then::Suspend | Then::Park(_) => {
+                !self.opened.is_empty()
+                    || !self.state.is_empty()
+                    || self.caused.iter().any(|caused| !matches!(caused, Caused::Cancel(_)))
+            }
+        }
+    }
+
+    /// The claimant on whose behalf the round wakes other runs.
+    #[must_use]
+    pub fn claimant(&self) -> Claimant {
+        Claimant { worker: self.worker, lease: self.lease }
+    }
+}

@@ -1,0 +1,277 @@
+//! What operations answer, what they are refused with, and the hints that follow a commit.
+
+use crate::{
+    BadName, Delivery, Failure, LaneId, Name, Parent, RunId, RunState, Sent, StateRow, Timestamp,
+    WorkerId, limits,
+};
+
+/// The answer to an operation.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    /// To a start.
+    Started(Started),
+    /// To a commit.
+    Committed(Committed),
+    /// To a signal or an offer; with the run, if the sender took it at once.
+    Sent(Sent, Vec<Claimed>),
+    /// To a cancel.
+    Cancelled(Cancelled, Vec<Claimed>),
+    /// To a patch.
+    Patched(Patched),
+    /// To a claim.
+    Claimed {
+        /// The runs.
+        runs: Vec<Claimed>,
+        /// When the next may be due.
+        next: Option<Timestamp>,
+    },
+    /// To a renewal, one for each run.
+    Renewed(Vec<Renewed>),
+    /// To a release: how many were given up.
+    Released(usize),
+    /// To a registration: the lanes, in the order asked for.
+    Registered(Vec<LaneId>),
+    /// To a resume.
+    Resumed,
+    /// To a delete: how many runs went; whether there are more.
+    Deleted {
+        /// How many.
+        runs: usize,
+        /// Ask again.
+        more: bool,
+    },
+}
+
+/// What a start did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Started {
+    /// The run: the new one, or the one that has the key.
+    pub run: RunId,
+    /// Was it new?
+    pub new: bool,
+    /// The first round's reply, if it came with one.
+    pub first: Option<Result<Committed, Refusal>>,
+    /// What became of the signal that came with it.
+    pub sent: Option<Sent>,
+    /// Runs that the worker took.
+    pub claimed: Vec<Claimed>,
+}
+
+/// What a commit did.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Committed {
+    /// The fence for the next round.
+    pub epoch: u64,
+    /// When.
+    pub at: Timestamp,
+    /// Is the lease kept? Also when the round gave it up, but something was there already.
+    pub kept: bool,
+    /// Messages matched to calls and not consumed yet.
+    pub inbox: Vec<Delivery>,
+    /// What became of what was set off, by call.
+    pub answers: Vec<(u32, Answer)>,
+    /// Other runs that the worker took because this round woke them.
+    pub claimed: Vec<Claimed>,
+    /// The worker's place for suspects is free again.
+    pub slot_freed: bool,
+}
+
+/// What became of one thing that a round set off.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// A run was started, or has the key.
+    Started(RunId),
+    /// A signal or offer was sent.
+    Sent(Sent),
+    /// It was refused; the round was not.
+    Refused(Failure),
+}
+
+/// A run that a worker now has.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Claimed {
+    /// Which.
+    pub run: RunId,
+    /// The fence.
+    pub epoch: u64,
+    /// What it is.
+    pub lane: LaneId,
+    /// Which execution.
+    pub execution: u32,
+    /// Entries in its journal.
+    pub head: u64,
+    /// Who waits for it.
+    pub parent: Option<Parent>,
+    /// The user's own id for it.
+    pub key: Option<Name>,
+    /// Asked to end.
+    pub cancel: bool,
+    /// In the place for suspects.
+    pub suspect: bool,
+    /// Messages matched to calls and not consumed yet.
+    pub inbox: Vec<Delivery>,
+    /// When it was claimed.
+    pub at: Timestamp,
+}
+
+/// What became of one lease.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Renewed {
+    /// Of which run.
+    pub run: RunId,
+    /// Kept, with what came meanwhile; or lost.
+    pub lease: Lease,
+}
+
+/// A lease, after a renewal.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Lease {
+    /// It goes on.
+    Kept {
+        /// Asked to end.
+        cancel: bool,
+        /// Messages matched to calls and not consumed yet.
+        inbox: Vec<Delivery>,
+    },
+    /// It ended by time, or somebody else has it.
+    Lost,
+}
+
+/// What became of a request to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cancelled {
+    /// It is marked; it ends at its next boundary.
+    Requested,
+    /// It had ended.
+    AlreadyEnded(RunState),
+    /// There is no such run.
+    TargetUnknown,
+}
+
+/// What became of a patch.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Patched {
+    /// The state is now this.
+    Changed(StateRow),
+    /// It has another version than expected; nothing changed.
+    VersionIs(u64),
+    /// The run has ended; nothing changed.
+    TargetEnded(RunState),
+    /// There is no such run.
+    TargetUnknown,
+}
+
+/// Why an operation changed nothing. Each variant is one thing for the caller to do.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Drop what is in memory: it belongs to somebody else now.
+    #[error(
+        "run {run} was committed under epoch {epoch}, which has ended (now {current}); \
+         another worker has it or it was released; drop it"
+    )]
+    Fenced {
+        /// Which run.
+        run: RunId,
+        /// The epoch of the round.
+        epoch: u64,
+        /// The current one.
+        current: u64,
+    },
+    /// End it.
+    #[error("run {run} was asked to end and takes no further step")]
+    CancelRequested {
+        /// Which run.
+        run: RunId,
+    },
+    /// Drop what is in memory.
+    #[error("run {run} does not exist; it may have been deleted")]
+    UnknownRun {
+        /// Which run.
+        run: RunId,
+    },
+    /// Ask for another.
+    #[error("there is no run with the key `{key}`")]
+    UnknownKey {
+        /// Which key.
+        key: Name,
+    },
+    /// Use another key, or the same request.
+    #[error(
+        "the key `{key}` was used for another request; \
+         repeat that request to get its answer, or choose another key"
+    )]
+    Conflict {
+        /// Which key.
+        key: Name,
+    },
+    /// Ask for less.
+    #[error("{what} is limited to {limit}, and this has {found}")]
+    Limit {
+        /// Of what.
+        what: &'static str,
+        /// How much is allowed.
+        limit: u64,
+        /// How much was asked for.
+        found: u64,
+    },
+    /// Register first.
+    #[error("worker {worker} is not registered; register it before it claims")]
+    UnknownWorker {
+        /// Which worker.
+        worker: WorkerId,
+    },
+    /// Wait until it has ended, or force it.
+    #[error("run {run} is {}; wait until it has ended, or force it", state.as_str())]
+    NotEnded {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Nothing to do.
+    #[error("run {run} is {}, not parked", state.as_str())]
+    NotParked {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Fix the text.
+    #[error(transparent)]
+    BadName(#[from] BadName),
+    /// Report a bug: a worker sent what cannot be.
+    #[error("run {run}: {what}; this is a bug in the worker that sent it")]
+    Inconsistent {
+        /// Which run.
+        run: RunId,
+        /// What cannot be.
+        what: &'static str,
+    },
+}
+
+impl Refusal {
+    /// Refuses what exceeds a limit.
+    pub(crate) fn over(what: &'static str, limit: usize, found: usize) -> Result<(), Refusal> {
+        if found <= limit {
+            return Ok(());
+        }
+        Err(Refusal::Limit { what, limit: limit as u64, found: found as u64 })
+    }
+
+    pub(crate) fn payload(size: usize) -> Result<(), Refusal> {
+        Refusal::over("a payload's size in bytes", limits::PAYLOAD_BYTES, size)
+    }
+}
+
+/// Told to the processes around after a commit. Losing one costs time only.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Hint {
+    /// A run of this lane may be claimed from then on.
+    Ready(LaneId, Timestamp),
+    /// A message came for a run that this worker has.
+    Mail(RunId, WorkerId, Delivery),
+    /// A run that this worker has was asked to end.
+    Cancel(RunId, WorkerId),
+    /// A run has ended, or is parked.
+    AtRest(RunId),
+}

@@ -1,0 +1,387 @@
+//! The rows that operations read and change, in memory. A store loads what an operation needs;
+//! the memory store simply holds all of them.
+//!
+//! Invariant: a table knows for each row whether the database has it, so that what changed can be
+//! written as inserts, updates and deletes, each row once, however many operations touched it.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::changes::{Changes, RunChange, Write};
+use crate::{
+    Claimed, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, MailId, MailRow, Name,
+    OfferId, OfferRow, RunId, RunRow, StateRow, Timestamp, WaitId, WaitRow, WorkerId, WorkerRow,
+};
+
+/// One kind of row, by key.
+#[derive(Clone, Debug)]
+pub struct Table<K, V> {
+    slots: BTreeMap<K, Slot<V>>,
+    changed: Vec<K>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<V> {
+    row: Option<V>,
+    stored: bool,
+    changed: bool,
+}
+
+impl<K: Ord + Clone, V> Default for Table<K, V> {
+    fn default() -> Self {
+        Table { slots: BTreeMap::new(), changed: Vec::new() }
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Table<K, V> {
+    /// The row, if it exists.
+    pub fn get(&self, key: &K) -> Option<&V> {
+        self.slots.get(key).and_then(|slot| slot.row.as_ref())
+    }
+
+    /// The row, to be changed.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let slot = self.slots.get_mut(key)?;
+        if slot.row.is_some() && !slot.changed {
+            slot.changed = true;
+            self.changed.push(key.clone());
+        }
+        slot.row.as_mut()
+    }
+
+    /// Has the store already said whether this row exists?
+    pub fn is_loaded(&self, key: &K) -> bool {
+        self.slots.contains_key(key)
+    }
+
+    /// What the database has; what is already here is newer and stays.
+    pub fn load(&mut self, key: K, row: Option<V>) {
+        let stored = row.is_some();
+        self.slots.entry(key).or_insert(Slot { row, stored, changed: false });
+    }
+
+    /// Makes or replaces the row.
+    pub fn put(&mut self, key: K, row: V) {
+        self.set(key, Some(row));
+    }
+
+    /// Removes the row.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        let row = self.get(key).cloned();
+        if row.is_some() {
+            self.set(key.clone(), None);
+        }
+        row
+    }
+
+    fn set(&mut self, key: K, row: Option<V>) {
+        let slot = self.slots.entry(key.clone()).or_insert(Slot {
+            row: None,
+            stored: false,
+            changed: false,
+        });
+        slot.row = row;
+        if !slot.changed {
+            slot.changed = true;
+            self.changed.push(key);
+        }
+    }
+
+    /// Rows from `first` to `last`, in order.
+    pub fn range(&self, first: K, last: K) -> impl Iterator<Item = (&K, &V)> {
+        self.slots
+            .range(first..=last)
+            .filter_map(|(key, slot)| slot.row.as_ref().map(|row| (key, row)))
+    }
+
+    /// All rows, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.slots.iter().filter_map(|(key, slot)| slot.row.as_ref().map(|row| (key, row)))
+    }
+
+    /// What changed since the last time, as writes.
+    fn take_changes(&mut self) -> Vec<(K, Write<V>)> {
+        let mut writes = Vec::with_capacity(self.changed.len());
+        for key in self.changed.drain(..) {
+            let slot = self.slots.get_mut(&key).expect("a changed row is here");
+            slot.changed = false;
+            let write = match (&slot.row, slot.stored) {
+                (Some(row), false) => Write::Insert(row.clone()),
+                (Some(row), true) => Write::Update(row.clone()),
+                (None, true) => Write::Delete,
+                (None, false) => {
+                    self.slots.remove(&key);
+                    continue;
+                }
+            };
+            slot.stored = slot.row.is_some();
+            if slot.row.is_none() {
+                self.slots.remove(&key);
+            }
+            writes.push((key, write));
+        }
+        writes
+    }
+
+    fn clear(&mut self) {
+        assert!(self.changed.is_empty(), "rows are dropped with changes that were not written");
+        self.slots.clear();
+    }
+}
+
+/// Runs, by id: the hot table.
+#[derive(Clone, Debug, Default)]
+struct Runs {
+    slots: FxHashMap<RunId, RunSlot>,
+    changed: Vec<RunId>,
+}
+
+#[derive(Clone, Debug)]
+struct RunSlot {
+    row: Option<RunRow>,
+    /// What the ready index has for it; none if the database does not have the row.
+    stored: Option<Indexed>,
+    changed: bool,
+}
+
+type Indexed = (LaneId, bool, i32, Option<Timestamp>);
+
+fn indexed(row: &RunRow) -> Indexed {
+    (row.lane, row.suspect, row.priority, row.ready_at)
+}
+
+/// The rows around.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    runs: Runs,
+    /// All lanes, always.
+    lanes: Vec<Lane>,
+    stored_lanes: usize,
+    pub(crate) journal: Vec<JournalRow>,
+    pub(crate) labels: Vec<(RunId, Name, String)>,
+    pub(crate) deleted: Vec<RunId>,
+    /// Messages.
+    pub mail: Table<MailId, MailRow>,
+    /// Open waits.
+    pub waits: Table<WaitId, WaitRow>,
+    /// Open waits that take offers and have none, in order of their place.
+    pub(crate) waiters: BTreeMap<(GateId, u64), WaitId>,
+    /// Gates.
+    pub gates: Table<GateId, GateRow>,
+    /// Offers.
+    pub offers: Table<OfferId, OfferRow>,
+    /// Unique keys.
+    pub keys: Table<KeyId, KeyRow>,
+    /// Who waits for whose end: (watched, watcher, execution, call).
+    pub watches: Table<(RunId, RunId, u32, u32), ()>,
+    /// Runs' own state.
+    pub states: Table<RunId, StateRow>,
+    /// Workers.
+    pub workers: Table<WorkerId, WorkerRow>,
+    /// What a search found for the operation at hand, in order.
+    pub found: Vec<RunId>,
+    /// When the next run of those lanes is due, as a search found it.
+    pub found_next: Option<Timestamp>,
+    pub(crate) claimed: Vec<Claimed>,
+    pub(crate) hints: Vec<Hint>,
+}
+
+impl Rows {
+    /// The run, if it exists.
+    #[must_use]
+    pub fn run(&self, id: RunId) -> Option<&RunRow> {
+        self.runs.slots.get(&id).and_then(|slot| slot.row.as_ref())
+    }
+
+    /// The run, to be changed.
+    pub(crate) fn run_mut(&mut self, id: RunId) -> Option<&mut RunRow> {
+        let slot = self.runs.slots.get_mut(&id)?;
+        if slot.row.is_some() && !slot.changed {
+            slot.changed = true;
+            self.runs.changed.push(id);
+        }
+        slot.row.as_mut()
+    }
+
+    /// Has the store already said whether this run exists?
+    #[must_use]
+    pub fn run_is_loaded(&self, id: RunId) -> bool {
+        self.runs.slots.contains_key(&id)
+    }
+
+    /// What the database has; what is already here is newer and stays.
+    pub fn load_run(&mut self, id: RunId, row: Option<RunRow>) {
+        let stored = row.as_ref().map(indexed);
+        self.runs.slots.entry(id).or_insert(RunSlot { row, stored, changed: false });
+    }
+
+    pub(crate) fn put_run(&mut self, row: RunRow) {
+        let id = row.id;
+        let slot =
+            self.runs.slots.entry(id).or_insert(RunSlot { row: None, stored: None, changed: false });
+        slot.row = Some(row);
+        if !slot.changed {
+            slot.changed = true;
+            self.runs.changed.push(id);
+        }
+    }
+
+    pub(crate) fn delete_run(&mut self, id: RunId) {
+        let slot = self.runs.slots.get_mut(&id).expect("a deleted run was loaded");
+        slot.row = None;
+        if !slot.changed {
+            slot.changed = true;
+            self.runs.changed.push(id);
+        }
+        self.deleted.push(id);
+    }
+
+    /// All runs here, in no order.
+    pub fn runs(&self) -> impl Iterator<Item = &RunRow> {
+        self.runs.slots.values().filter_map(|slot| slot.row.as_ref())
+    }
+
+    /// Forgets runs that nobody has leased, when there are more than `keep` of them.
+    pub fn forget_runs(&mut self, keep: usize) {
+        if self.runs.slots.len() > keep {
+            let owned =
+                |slot: &mut RunSlot| slot.row.as_ref().is_some_and(|run| run.owner.is_some());
+            self.runs.slots.retain(|_, slot| owned(slot));
+            if self.runs.slots.len() > keep * 4 {
+                self.runs.slots.clear();
+            }
+        }
+    }
+
+    /// Forgets everything that is not asked for in almost every commit.
+    pub fn forget_rest(&mut self) {
+        self.mail.clear();
+        self.waits.clear();
+        self.waiters.clear();
+        self.gates.clear();
+        self.offers.clear();
+        self.keys.clear();
+        self.watches.clear();
+        self.states.clear();
+    }
+
+    /// What a lane stands for.
+    ///
+    /// # Panics
+    /// When the lane was never made.
+    #[must_use]
+    pub fn lane(&self, id: LaneId) -> &Lane {
+        &self.lanes[id.0 as usize - 1]
+    }
+
+    /// All lanes, the first having number 1.
+    #[must_use]
+    pub fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// The lanes that the database has, in order of their numbers.
+    pub fn load_lanes(&mut self, lanes: Vec<Lane>) {
+        self.stored_lanes = lanes.len();
+        self.lanes = lanes;
+    }
+
+    pub(crate) fn find_lane(&self, lane: &Lane) -> Option<LaneId> {
+        let at = self.lanes.iter().position(|known| known == lane)?;
+        Some(LaneId(u32::try_from(at).expect("few lanes") + 1))
+    }
+
+    pub(crate) fn make_lane(&mut self, lane: Lane) -> LaneId {
+        if let Some(id) = self.find_lane(&lane) {
+            return id;
+        }
+        self.lanes.push(lane);
+        LaneId(u32::try_from(self.lanes.len()).expect("few lanes"))
+    }
+
+    /// An open wait, as the database has it or as it now is.
+    pub fn load_wait(&mut self, namespace: &Name, id: WaitId, row: WaitRow) {
+        if !self.waits.is_loaded(&id) {
+            self.note_waiter(namespace, &id, Some(&row));
+            self.waits.load(id, Some(row));
+        }
+    }
+
+    pub(crate) fn put_wait(&mut self, namespace: &Name, id: WaitId, row: WaitRow) {
+        self.note_waiter(namespace, &id, Some(&row));
+        self.waits.put(id, row);
+    }
+
+    pub(crate) fn remove_wait(&mut self, namespace: &Name, id: &WaitId) -> Option<WaitRow> {
+        self.note_waiter(namespace, id, None);
+        self.waits.remove(id)
+    }
+
+    fn note_waiter(&mut self, namespace: &Name, id: &WaitId, row: Option<&WaitRow>) {
+        let before = self.waits.get(id).and_then(|wait| wait.place);
+        let Some(place) = row.and_then(|wait| wait.place).or(before) else { return };
+        let gate = GateId { namespace: namespace.clone(), name: id.name.clone() };
+        if row.is_some_and(|wait| wait.taken.is_none()) {
+            self.waiters.insert((gate, place), id.clone());
+        } else {
+            self.waiters.remove(&(gate, place));
+        }
+    }
+
+    /// What changed since the last time. The caller writes it in one transaction, or drops these
+    /// rows.
+    pub fn take_changes(&mut self) -> Changes {
+        let mut runs = Vec::with_capacity(self.runs.changed.len());
+        for id in self.runs.changed.drain(..) {
+            let slot = self.runs.slots.get_mut(&id).expect("a changed run is here");
+            slot.changed = false;
+            match (&slot.row, slot.stored) {
+                (Some(row), None) => runs.push(RunChange::Insert(row.clone())),
+                (Some(row), Some(before)) => {
+                    let reindex = indexed(row) != before;
+                    runs.push(RunChange::Update { row: row.clone(), reindex });
+                }
+                (None, _) => {
+                    self.runs.slots.remove(&id);
+                    continue;
+                }
+            }
+            slot.stored = slot.row.as_ref().map(indexed);
+        }
+        let lanes = self.lanes[self.stored_lanes..].to_vec();
+        let first_lane = u32::try_from(self.stored_lanes).expect("few lanes") + 1;
+        self.stored_lanes = self.lanes.len();
+        Changes {
+            runs,
+            lanes,
+            first_lane,
+            deleted: std::mem::take(&mut self.deleted),
+            journal: std::mem::take(&mut self.journal),
+            labels: std::mem::take(&mut self.labels),
+            mail: self.mail.take_changes(),
+            waits: self.waits.take_changes(),
+            gates: self.gates.take_changes(),
+            offers: self.offers.take_changes(),
+            keys: self.keys.take_changes(),
+            watches: self.watches.take_changes(),
+            states: self.states.take_changes(),
+            workers: self.workers.take_changes(),
+        }
+    }
+
+    /// Removes what is kept under a run: for a store that keeps everything here.
+    pub fn purge(&mut self, run: RunId) {
+        self.mail.slots.retain(|id, _| id.run != run);
+        self.waits.slots.retain(|id, _| id.run != run);
+        self.waiters.retain(|_, id| id.run != run);
+        self.watches.slots.retain(|(watched, watcher, _, _), _| *watched != run && *watcher != run);
+        self.states.slots.remove(&run);
+        self.keys.slots.retain(|_, slot| !slot.row.as_ref().is_some_and(|key| key.run == Some(run)));
+    }
+
+    /// The hints of what was decided since the last time.
+    pub fn take_hints(&mut self) -> Vec<Hint> {
+        std::mem::take(&mut self.hints)
+    }
+}

@@ -1,0 +1,250 @@
+//! A run, as one row, and what stands beside it.
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | ready | running | a claim |
+//! | running | running | a round that continues |
+//! | running | waiting, ready | a round that suspends; a release; ready if something waits already |
+//! | waiting | ready, running | a message, a timer, a cancel; running if claimed in the same commit |
+//! | running | completed, failed, cancelled | the last round; terminal is terminal |
+//! | running, ready | parked | a failure only an operator can judge; too many crashes |
+//! | parked | ready | an operator's resume; a cancel |
+//!
+//! `ready_at` and `state` are derived from the other columns in one place, [`RunRow::settle`].
+
+use crate::{Name, Outcome, RunId, Timestamp, WorkerId, limits};
+
+/// Where a run stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// May be claimed.
+    Ready,
+    /// Leased to a worker.
+    Running,
+    /// For a message or a time.
+    Waiting,
+    /// Undoing what it did.
+    RollingBack,
+    /// For an operator.
+    Parked,
+    /// Ended with a value.
+    Completed,
+    /// Ended with a failure; nothing had to be undone.
+    Failed,
+    /// Ended, all undone.
+    RolledBack,
+    /// Ended, an undo failed.
+    RollbackFailed,
+    /// Ended on request.
+    Cancelled,
+}
+
+impl RunState {
+    /// All of them.
+    pub const ALL: [RunState; 10] = [
+        RunState::Ready,
+        RunState::Running,
+        RunState::Waiting,
+        RunState::RollingBack,
+        RunState::Parked,
+        RunState::Completed,
+        RunState::Failed,
+        RunState::RolledBack,
+        RunState::RollbackFailed,
+        RunState::Cancelled,
+    ];
+
+    /// The word that is stored and shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunState::Ready => "ready",
+            RunState::Running => "running",
+            RunState::Waiting => "waiting",
+            RunState::RollingBack => "rolling_back",
+            RunState::Parked => "parked",
+            RunState::Completed => "completed",
+            RunState::Failed => "failed",
+            RunState::RolledBack => "rolled_back",
+            RunState::RollbackFailed => "rollback_failed",
+            RunState::Cancelled => "cancelled",
+        }
+    }
+
+    /// The state of this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<RunState> {
+        RunState::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
+    /// Terminal is terminal.
+    #[must_use]
+    pub fn has_ended(self) -> bool {
+        matches!(
+            self,
+            RunState::Completed
+                | RunState::Failed
+                | RunState::RolledBack
+                | RunState::RollbackFailed
+                | RunState::Cancelled
+        )
+    }
+}
+
+/// A small number for (namespace, workflow, version).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LaneId(pub u32);
+
+/// What a lane stands for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Lane {
+    /// The tenant.
+    pub namespace: Name,
+    /// The workflow.
+    pub workflow: Name,
+    /// Its version.
+    pub version: u32,
+}
+
+/// Who set a run off, and waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parent {
+    /// The parent run.
+    pub run: RunId,
+    /// Which of its executions.
+    pub execution: u32,
+    /// Which of its calls.
+    pub call: u32,
+}
+
+/// One run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunRow {
+    /// Its id.
+    pub id: RunId,
+    /// Namespace, workflow and version.
+    pub lane: LaneId,
+    /// Where it stands.
+    pub state: RunState,
+    /// Lower is claimed first.
+    pub priority: i32,
+    /// Counts continue-as-new, from 1.
+    pub execution: u32,
+    /// The fence: raised by every claim, commit and release.
+    pub epoch: u64,
+    /// Who has the lease.
+    pub owner: Option<WorkerId>,
+    /// When the lease ends.
+    pub lease_until: Option<Timestamp>,
+    /// When it may be claimed: derived.
+    pub ready_at: Option<Timestamp>,
+    /// Since when something waits to be taken up: a start, a message, a cancel.
+    pub news_at: Option<Timestamp>,
+    /// The earliest of its timers, time-outs and back-offs.
+    pub timer_at: Option<Timestamp>,
+    /// Entries in the journal of this execution.
+    pub head: u64,
+    /// The last number given to a message.
+    pub mail_last: u64,
+    /// Messages in the mailbox.
+    pub mail: u32,
+    /// Messages that are matched to a call and not yet consumed.
+    pub matched: u32,
+    /// Signals it waits for.
+    pub waits: u32,
+    /// Runs that wait for its end.
+    pub watchers: u32,
+    /// Its lease ended by time, so it may have killed its worker.
+    pub suspect: bool,
+    /// Crashes of its worker while alone in the suspects' slot.
+    pub crashes: u32,
+    /// Asked to end.
+    pub cancel: bool,
+    /// Who has it in memory.
+    pub holder: Option<WorkerId>,
+    /// Who waits for it.
+    pub parent: Option<Parent>,
+    /// The top of its tree; itself if it has no parent.
+    pub root: RunId,
+    /// Levels below the root.
+    pub depth: u16,
+    /// The user's own id for it.
+    pub key: Option<Name>,
+    /// When it was started.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub changed_at: Timestamp,
+    /// Its result; or, while it is parked, the reason.
+    pub outcome: Option<Outcome>,
+}
+
+impl RunRow {
+    /// Is somebody working on it? A lease that ends too far ahead was made by a clock that has
+    /// since been set back, and does not count.
+    #[must_use]
+    pub fn is_leased(&self, now: Timestamp) -> bool {
+        self.owner.is_some()
+            && self.lease_until.is_some_and(|end| end > now && end <= now.after(limits::LEASE))
+    }
+
+    /// Derives `state` and `ready_at`. Nothing else writes them.
+    pub(crate) fn settle(&mut self, now: Timestamp) {
+        self.changed_at = now;
+        if self.state.has_ended() || self.state == RunState::Parked {
+            assert!(self.owner.is_none(), "run {} is at rest and leased", self.id);
+            self.ready_at = None;
+            return;
+        }
+        (self.state, self.ready_at) = match (self.owner, self.news_at, self.timer_at) {
+            (Some(_), _, _) => (RunState::Running, self.lease_until),
+            (None, Some(news), None) => (RunState::Ready, Some(news)),
+            (None, Some(news), Some(timer)) => (RunState::Ready, Some(news.min(timer))),
+            (None, None, timer) => (RunState::Waiting, timer),
+        };
+    }
+
+    /// Gives the lease up and raises the fence, so that what the owner still sends is refused.
+    pub(crate) fn end_lease(&mut self) {
+        self.owner = None;
+        self.lease_until = None;
+        self.epoch += 1;
+    }
+}
+
+/// The run's own state, which others may read and patch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StateRow {
+    /// Counts changes, from 1.
+    pub version: u64,
+    /// One JSON value.
+    pub value: crate::Payload,
+}
+
+/// One start of one worker process.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WorkerRow {
+    /// Its id.
+    pub id: WorkerId,
+    /// For people: host and process.
+    pub name: String,
+    /// When it registered.
+    pub started_at: Timestamp,
+    /// When it last renewed.
+    pub seen_at: Timestamp,
+    /// The suspect it runs.
+    pub suspect: Option<RunId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_is_found_by_its_word() {
+        for state in RunState::ALL {
+            assert_eq!(RunState::parse(state.as_str()), Some(state));
+        }
+        assert_eq!(RunState::parse("gone"), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! Time, as a number that comes in with the operation. Arithmetic never overflows.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Microseconds since 1970, UTC, by the store's clock.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// The end of time: what a sum that would overflow becomes.
+    pub const MAX: Timestamp = Timestamp(i64::MAX);
+
+    /// This long after.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Timestamp {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Timestamp(self.0.saturating_add(micros))
+    }
+
+    /// How long from `earlier` to here; zero if it lies ahead.
+    #[must_use]
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c11_sums_saturate_and_differences_are_never_negative() {
+        assert_eq!(Timestamp(5).after(Duration::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::MAX.after(Duration::from_secs(1)), Timestamp::MAX);
+        assert_eq!(Timestamp(5).since(Timestamp(7)), Duration::ZERO);
+        assert_eq!(Timestamp(i64::MAX).since(Timestamp(i64::MIN)), Duration::from_micros(i64::MAX as u64));
+    }
+}
