@@ -24,7 +24,7 @@ mod run;
 mod time;
 
 pub use changes::{Changes, RunChange, Write};
-pub use decide::decide;
+pub use decide::{decide, may_step};
 pub use failure::{Attempted, Class, Failure, Origin};
 pub use id::{RunId, WorkerId};
 pub use journal::{Call, Entry, JournalRow, Outcome, decode_entries, encode_entries};

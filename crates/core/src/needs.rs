@@ -19,11 +19,14 @@ pub enum Stage {
     Runs,
     /// What hangs under them.
     Rest,
+    /// What hangs under what a search found.
+    Found,
 }
 
 impl Stage {
     /// All, in order.
-    pub const ALL: [Stage; 4] = [Stage::Keys, Stage::Gates, Stage::Runs, Stage::Rest];
+    pub const ALL: [Stage; 5] =
+        [Stage::Keys, Stage::Gates, Stage::Runs, Stage::Rest, Stage::Found];
 }
 
 /// Something to load.
@@ -44,7 +47,8 @@ pub enum Need {
     Tree(RunId, usize),
     /// The waits of a run for a signal.
     Waits(RunId, Name),
-    /// All waits of a run.
+    /// All waits of a run, the offers they have, and for each gate of those offers the next who
+    /// waits there, with its run.
     AllWaits(RunId),
     /// The first messages of that name, this many.
     Mail(RunId, Name, usize),
@@ -94,6 +98,11 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
                 let row = rows.run(run).expect("the target was loaded");
                 out.push(Need::Run(row.root));
                 out.extend(row.parent.map(|parent| Need::Run(parent.run)));
+            }
+            if stage == Stage::Found {
+                let waiting = rows.found.iter().filter_map(|id| rows.run(*id));
+                let waiting = waiting.filter(|run| run.waits > 0);
+                out.extend(waiting.map(|run| Need::AllWaits(run.id)));
             }
         }
         Op::Claim(claim) if stage == Stage::Runs => {
@@ -200,7 +209,7 @@ fn of_offer(
                 }
             }
         }
-        Stage::Runs => {}
+        Stage::Runs | Stage::Found => {}
     }
 }
 
@@ -226,6 +235,7 @@ fn of_round(round: &Round, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             out.extend(round.parent.map(Need::Run));
         }
         Stage::Rest => of_round_rest(round, rows, out),
+        Stage::Found => {}
     }
 }
 

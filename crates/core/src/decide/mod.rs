@@ -11,6 +11,8 @@ mod signals;
 mod starts;
 mod wakes;
 
+pub use rounds::may_step;
+
 use crate::message::KeyId;
 use crate::{GateId, KeyKind, Name, Op, Refusal, Reply, Rows, RunId, Signal, Target, Timestamp};
 

@@ -5,7 +5,7 @@ use super::{ends, operators, signals, starts, target_run};
 use crate::{
     Answer, Caused, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId, Name, Outcome,
     Payload, Refusal, Round, Rows, RunId, RunRow, RunState, StateChange, StateRow, Target, Then,
-    Timestamp, WaitId, WaitRow, limits,
+    Timestamp, WaitId, WaitRow, WorkerId, limits,
 };
 
 /// Commits a round, or refuses it whole.
@@ -30,13 +30,32 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     Ok(committed)
 }
 
+/// May this worker take a step of the run under this epoch? Asked before user code runs inside the
+/// transaction; the commit asks again.
+///
+/// # Errors
+/// When it may not.
+pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<(), Refusal> {
+    let row = owned(rows, run, worker, epoch)?;
+    if row.cancel {
+        return Err(Refusal::CancelRequested { run });
+    }
+    Ok(())
+}
+
+/// The run, if this worker has it under this epoch.
+fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRow, Refusal> {
+    let row = rows.run(run).ok_or(Refusal::UnknownRun { run })?;
+    if row.epoch != epoch || row.owner != Some(worker) {
+        return Err(Refusal::Fenced { run, epoch, current: row.epoch });
+    }
+    Ok(row)
+}
+
 /// Everything that can refuse a round, before anything changes.
 fn check(round: &Round, rows: &Rows) -> Result<(), Refusal> {
     let run = round.run;
-    let row = rows.run(run).ok_or(Refusal::UnknownRun { run })?;
-    if row.epoch != round.epoch || row.owner != Some(round.worker) {
-        return Err(Refusal::Fenced { run, epoch: round.epoch, current: row.epoch });
-    }
+    let row = owned(rows, run, round.worker, round.epoch)?;
     if row.cancel && round.is_forward() {
         return Err(Refusal::CancelRequested { run });
     }

@@ -1,0 +1,143 @@
+//! Everything that a screen, a command or a test reads: a few typed queries, with paging.
+
+use roundel_core::{
+    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId, OfferRow,
+    RunId, RunRow, RunState, StateRow, Target, WaitId, WaitRow, WorkerRow,
+};
+
+/// A question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Query {
+    /// One run.
+    Run(Name, Target),
+    /// Runs, newest first.
+    Runs(RunFilter),
+    /// A run's journal, from an entry on, so many rows at most; all of an execution if no limit.
+    Journal {
+        /// Whose.
+        run: RunId,
+        /// Of which execution.
+        execution: u32,
+        /// Rows whose entries come after this one.
+        after: u64,
+        /// How many rows at most.
+        limit: usize,
+    },
+    /// A run's unread messages, in order of arrival, after this number, so many at most.
+    Mail(RunId, u64, usize),
+    /// A run's own state.
+    State(RunId),
+    /// The runs directly below a run, oldest first, after that one, so many at most.
+    Children(RunId, Option<RunId>, usize),
+    /// Counts.
+    Stats(Name),
+    /// Workers.
+    Workers,
+    /// Every row of every table, in order: for tests and verification.
+    Dump,
+}
+
+/// Which runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFilter {
+    /// Of which tenant.
+    pub namespace: Name,
+    /// Of which workflow.
+    pub workflow: Option<Name>,
+    /// In which state.
+    pub state: Option<RunState>,
+    /// With which label.
+    pub label: Option<(Name, String)>,
+    /// Those before this one: the last of the page before.
+    pub before: Option<RunId>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// An answer, of the same name as the question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// One run, if it exists.
+    Run(Option<Box<RunView>>),
+    /// Runs.
+    Runs(Page<RunView>),
+    /// Journal rows.
+    Journal(JournalPage),
+    /// Messages.
+    Mail(Vec<MailView>),
+    /// State.
+    State(Option<StateView>),
+    /// Counts.
+    Stats(Stats),
+    /// Workers.
+    Workers(Vec<WorkerRow>),
+    /// Everything.
+    Dump(Box<Dump>),
+}
+
+/// A run, as it is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunView {
+    /// The row.
+    pub row: RunRow,
+    /// Namespace, workflow and version.
+    pub lane: Lane,
+    /// Its labels.
+    pub labels: Vec<(Name, String)>,
+}
+
+/// Some of many.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// These.
+    pub items: Vec<T>,
+    /// There are more after the last.
+    pub more: bool,
+}
+
+/// Journal rows, in order.
+pub type JournalPage = Page<JournalRow>;
+/// A message.
+pub type MailView = (MailId, MailRow);
+/// A run's own state.
+pub type StateView = StateRow;
+
+/// Counts of one namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Runs by workflow, version and state.
+    pub runs: Vec<(Name, u32, RunState, u64)>,
+    /// Offers that nobody has, by signal.
+    pub offers: Vec<(Name, u64)>,
+    /// Unread messages.
+    pub mail: u64,
+}
+
+/// Every row, in order of its key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dump {
+    /// Lanes, by number.
+    pub lanes: Vec<Lane>,
+    /// Runs.
+    pub runs: Vec<RunRow>,
+    /// Journals.
+    pub journal: Vec<JournalRow>,
+    /// Labels: run, name, value.
+    pub labels: Vec<(RunId, Name, String)>,
+    /// Messages.
+    pub mail: Vec<(MailId, MailRow)>,
+    /// Waits.
+    pub waits: Vec<(WaitId, WaitRow)>,
+    /// Gates.
+    pub gates: Vec<(GateId, GateRow)>,
+    /// Offers.
+    pub offers: Vec<(OfferId, OfferRow)>,
+    /// Keys.
+    pub keys: Vec<(KeyId, KeyRow)>,
+    /// Watches.
+    pub watches: Vec<(RunId, RunId, u32, u32)>,
+    /// States.
+    pub states: Vec<(RunId, StateRow)>,
+    /// Workers.
+    pub workers: Vec<WorkerRow>,
+}
