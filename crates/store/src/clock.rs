@@ -69,7 +69,8 @@ impl ManualClock {
     pub fn advance(&self, span: Duration) {
         let mut state = self.state.lock().expect("clock");
         state.now = state.now.after(span);
-        let later = state.sleepers.split_off(&(Timestamp(state.now.0.saturating_add(1)), 0));
+        let first_later = (Timestamp(state.now.0.saturating_add(1)), 0);
+        let later = state.sleepers.split_off(&first_later);
         let due = std::mem::replace(&mut state.sleepers, later);
         drop(state);
         due.into_values().for_each(Waker::wake);
