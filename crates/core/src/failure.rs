@@ -75,7 +75,9 @@ impl Failure {
     pub fn new(class: Class, message: impl fmt::Display) -> Failure {
         let mut message = message.to_string();
         if message.len() > limits::MESSAGE_BYTES {
-            let cut = (0..=limits::MESSAGE_BYTES).rev().find(|at| message.is_char_boundary(*at));
+            let cut = (0..=limits::MESSAGE_BYTES)
+                .rev()
+                .find(|at| message.is_char_boundary(*at));
             message.truncate(cut.unwrap_or(0));
             message.push('…');
         }

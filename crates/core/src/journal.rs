@@ -258,15 +258,30 @@ mod tests {
     fn entries_come_back_as_they_were() {
         let name = Name::constant("x");
         let entries = vec![
-            Entry::Started { workflow: name.clone(), version: 3, input: Payload::null() },
-            Entry::Begun { call: 1, what: Call::Wait { signal: name.clone(), until: None } },
-            Entry::Done { call: 1, outcome: Outcome::Value(Payload::parse("[1, 2]").unwrap()) },
+            Entry::Started {
+                workflow: name.clone(),
+                version: 3,
+                input: Payload::null(),
+            },
+            Entry::Begun {
+                call: 1,
+                what: Call::Wait {
+                    signal: name.clone(),
+                    until: None,
+                },
+            },
+            Entry::Done {
+                call: 1,
+                outcome: Outcome::Value(Payload::parse("[1, 2]").unwrap()),
+            },
             Entry::Did {
                 call: 2,
                 what: Call::Step { name },
                 outcome: Outcome::Failure(Box::new(Failure::business("no"))),
             },
-            Entry::Ended { state: RunState::Failed },
+            Entry::Ended {
+                state: RunState::Failed,
+            },
         ];
         assert_eq!(decode_entries(&encode_entries(&entries)).unwrap(), entries);
     }

@@ -35,14 +35,14 @@ pub use message::{
 pub use name::{BadName, Name};
 pub use needs::{Need, Stage, needs};
 pub use op::{
-    Cancel, Caused, Claim, Claimant, Consumed, Delete, Offer, Op, OpenWait, Patch, Register, Release,
-    Renew, Resume, Round, Signal, Start, StateChange, Target, Then,
+    Cancel, Caused, Claim, Claimant, Consumed, Delete, Offer, Op, OpenWait, Patch, Register,
+    Release, Renew, Resume, Round, Signal, Start, StateChange, Target, Then,
 };
 pub use payload::Payload;
 pub use reply::{
-    Answer, Cancelled, Claimed, Committed, Hint, Lease, Patched, Refusal, Renewed, Reply, Started,
+    Cancelled, Claimed, Committed, Hint, Lease, Patched, Refusal, Renewed, Reply, Started,
 };
 pub use retry::{Backoff, Retry};
 pub use rows::{Rows, Table};
-pub use run::{Lane, LaneId, Parent, RunRow, RunState, StateRow, WorkerRow};
+pub use run::{CancelMark, Lane, LaneId, Parent, RunRow, RunState, StateRow, WorkerRow};
 pub use time::Timestamp;

@@ -25,8 +25,13 @@ pub enum Stage {
 
 impl Stage {
     /// All, in order.
-    pub const ALL: [Stage; 5] =
-        [Stage::Keys, Stage::Gates, Stage::Runs, Stage::Rest, Stage::Found];
+    pub const ALL: [Stage; 5] = [
+        Stage::Keys,
+        Stage::Gates,
+        Stage::Runs,
+        Stage::Rest,
+        Stage::Found,
+    ];
 }
 
 /// Something to load.
@@ -72,7 +77,10 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         Op::Commit(round) => of_round(round, rows, stage, out),
         Op::Signal(signal) => of_signal(signal, rows, stage, out),
         Op::Offer(offer) => {
-            let gate = GateId { namespace: offer.namespace.clone(), name: offer.name.clone() };
+            let gate = GateId {
+                namespace: offer.namespace.clone(),
+                name: offer.name.clone(),
+            };
             of_offer(&gate, offer.key.as_ref(), offer.claimant, rows, stage, out);
         }
         Op::Cancel(cancel) => {
@@ -92,7 +100,9 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         Op::Resume(resume) => of_target(&resume.namespace, &resume.target, rows, stage, out),
         Op::Delete(delete) => {
             of_target(&delete.namespace, &delete.target, rows, stage, out);
-            let Some(run) = target_run(rows, &delete.namespace, &delete.target) else { return };
+            let Some(run) = target_run(rows, &delete.namespace, &delete.target) else {
+                return;
+            };
             if stage == Stage::Rest {
                 out.push(Need::Tree(run, limits::DELETE + 1));
                 let row = rows.run(run).expect("the target was loaded");
@@ -107,7 +117,10 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         }
         Op::Claim(claim) if stage == Stage::Runs => {
             out.push(Need::Worker(claim.worker));
-            out.push(Need::Due(claim.lanes.clone(), claim.limit.min(limits::CLAIM)));
+            out.push(Need::Due(
+                claim.lanes.clone(),
+                claim.limit.min(limits::CLAIM),
+            ));
         }
         Op::Claim(_) if stage == Stage::Rest => {
             for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
@@ -124,18 +137,14 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     }
 }
 
-fn of_target(
-    namespace: &Name,
-    target: &Target,
-    rows: &Rows,
-    stage: Stage,
-    out: &mut Vec<Need>,
-) {
+fn of_target(namespace: &Name, target: &Target, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     match (stage, target) {
         (Stage::Keys, Target::Key(key)) => out.push(run_key(namespace, key)),
         (Stage::Runs, Target::Run(run)) => out.push(Need::Run(*run)),
         (Stage::Runs, Target::Key(key)) => {
-            let Need::Key(id) = run_key(namespace, key) else { return };
+            let Need::Key(id) = run_key(namespace, key) else {
+                return;
+            };
             out.extend(rows.keys.get(&id).and_then(|row| row.run).map(Need::Run));
         }
         _ => {}
@@ -144,7 +153,11 @@ fn of_target(
 
 fn run_key(namespace: &Name, key: &Name) -> Need {
     let key = key.as_str().to_owned();
-    Need::Key(KeyId { namespace: namespace.clone(), kind: KeyKind::Run, key })
+    Need::Key(KeyId {
+        namespace: namespace.clone(),
+        kind: KeyKind::Run,
+        key,
+    })
 }
 
 fn of_start(start: &Start, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
@@ -156,7 +169,13 @@ fn of_start(start: &Start, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             out.push(Need::Run(start.run));
             out.extend(start.parent.map(|parent| Need::Run(parent.run)));
             if let Some(key) = &start.key {
-                of_target(&start.namespace, &Target::Key(key.clone()), rows, stage, out);
+                of_target(
+                    &start.namespace,
+                    &Target::Key(key.clone()),
+                    rows,
+                    stage,
+                    out,
+                );
             }
         }
         _ => {}
@@ -177,7 +196,9 @@ fn of_signal(signal: &Signal, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             out.extend(key.map(|key| Need::Key(sender_key(signal, key))));
         }
         Stage::Rest => {
-            let Some(run) = target_run(rows, &signal.namespace, &signal.target) else { return };
+            let Some(run) = target_run(rows, &signal.namespace, &signal.target) else {
+                return;
+            };
             if rows.run(run).is_some_and(|row| row.waits > 0) {
                 out.push(Need::Waits(run, signal.name.clone()));
             }
@@ -240,7 +261,9 @@ fn of_round(round: &Round, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
 }
 
 fn of_round_rest(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
-    let Some(row) = rows.run(round.run) else { return };
+    let Some(row) = rows.run(round.run) else {
+        return;
+    };
     let waits = row.waits as usize + round.opened.len();
     let mut names: Vec<&Name> = Vec::new();
     names.extend(round.opened.iter().map(|wait| &wait.name));
@@ -290,7 +313,10 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
         Caused::Child(_, start) | Caused::Spawn(_, start) => of_start(start, rows, stage, out),
         Caused::Signal(_, signal) => of_signal(signal, rows, stage, out),
         Caused::Offer(_, offer) => {
-            let gate = GateId { namespace: offer.namespace.clone(), name: offer.name.clone() };
+            let gate = GateId {
+                namespace: offer.namespace.clone(),
+                name: offer.name.clone(),
+            };
             of_offer(&gate, offer.key.as_ref(), offer.claimant, rows, stage, out);
         }
         Caused::Watch(_, namespace, target) => of_target(namespace, target, rows, stage, out),
@@ -310,7 +336,10 @@ fn of_leases(worker: WorkerId, runs: &[RunId], rows: &Rows, stage: Stage, out: &
         }
         Stage::Rest => {
             let due = runs.iter().filter_map(|id| rows.run(*id));
-            out.extend(due.filter(|run| run.matched > 0).map(|run| Need::Inbox(run.id)));
+            out.extend(
+                due.filter(|run| run.matched > 0)
+                    .map(|run| Need::Inbox(run.id)),
+            );
         }
         _ => {}
     }

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::{
-    Failure, GateId, LaneId, Name, Outcome, Parent, Payload, Policy, RunId, RunState, Timestamp, WorkerId,
+    Failure, GateId, LaneId, Name, Outcome, Parent, Payload, Policy, RunId, RunState, Timestamp,
+    WorkerId,
 };
 
 /// One state change.
@@ -232,8 +233,10 @@ pub struct Round {
     pub closed: Vec<(Name, u32)>,
     /// Waits that began.
     pub opened: Vec<OpenWait>,
-    /// What it set off.
+    /// What it set off. What became of each comes back as a message to its call.
     pub caused: Vec<Caused>,
+    /// The run has taken up the request to end.
+    pub cancel_seen: bool,
     /// The run's state, changed by itself.
     pub state: Vec<StateChange>,
     /// The earliest of the run's timers after this round.
@@ -321,6 +324,7 @@ impl Round {
             closed: Vec::new(),
             opened: Vec::new(),
             caused: Vec::new(),
+            cancel_seen: false,
             state: Vec::new(),
             timer_at: None,
             lease: Duration::from_secs(30),
@@ -337,7 +341,10 @@ impl Round {
             Then::Continue | Then::Suspend | Then::Park(_) => {
                 !self.opened.is_empty()
                     || !self.state.is_empty()
-                    || self.caused.iter().any(|caused| !matches!(caused, Caused::Cancel(_)))
+                    || self
+                        .caused
+                        .iter()
+                        .any(|caused| !matches!(caused, Caused::Cancel(_)))
             }
         }
     }
@@ -345,6 +352,9 @@ impl Round {
     /// The claimant on whose behalf the round wakes other runs.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
-        Claimant { worker: self.worker, lease: self.lease }
+        Claimant {
+            worker: self.worker,
+            lease: self.lease,
+        }
     }
 }

@@ -87,7 +87,12 @@ mod tests {
 
     #[test]
     fn e12_e17_what_comes_in_comes_out_to_the_byte() {
-        for text in [r#""\u0000""#, "12345678901234567890123", "1e400", r#"{"b":1,"a":2,"b":3}"#] {
+        for text in [
+            r#""\u0000""#,
+            "12345678901234567890123",
+            "1e400",
+            r#"{"b":1,"a":2,"b":3}"#,
+        ] {
             let held = Payload::parse(text).expect(text);
             let json = serde_json::to_string(&held).unwrap();
             let back: Payload = serde_json::from_str(&json).unwrap();

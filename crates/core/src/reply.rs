@@ -1,8 +1,8 @@
 //! What operations answer, what they are refused with, and the hints that follow a commit.
 
 use crate::{
-    BadName, Delivery, Failure, LaneId, Name, Parent, RunId, RunState, Sent, StateRow, Timestamp,
-    WorkerId, limits,
+    BadName, CancelMark, Delivery, LaneId, Name, Outcome, Parent, RunId, RunState, Sent, StateRow,
+    Timestamp, WorkerId, limits,
 };
 
 /// The answer to an operation.
@@ -68,23 +68,10 @@ pub struct Committed {
     pub kept: bool,
     /// Messages matched to calls and not consumed yet.
     pub inbox: Vec<Delivery>,
-    /// What became of what was set off, by call.
-    pub answers: Vec<(u32, Answer)>,
     /// Other runs that the worker took because this round woke them.
     pub claimed: Vec<Claimed>,
     /// The worker's place for suspects is free again.
     pub slot_freed: bool,
-}
-
-/// What became of one thing that a round set off.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Answer {
-    /// A run was started, or has the key.
-    Started(RunId),
-    /// A signal or offer was sent.
-    Sent(Sent),
-    /// It was refused; the round was not.
-    Refused(Failure),
 }
 
 /// A run that a worker now has.
@@ -105,7 +92,7 @@ pub struct Claimed {
     /// The user's own id for it.
     pub key: Option<Name>,
     /// Asked to end.
-    pub cancel: bool,
+    pub cancel: CancelMark,
     /// In the place for suspects.
     pub suspect: bool,
     /// Messages matched to calls and not consumed yet.
@@ -255,7 +242,11 @@ impl Refusal {
         if found <= limit {
             return Ok(());
         }
-        Err(Refusal::Limit { what, limit: limit as u64, found: found as u64 })
+        Err(Refusal::Limit {
+            what,
+            limit: limit as u64,
+            found: found as u64,
+        })
     }
 
     pub(crate) fn payload(size: usize) -> Result<(), Refusal> {
@@ -272,6 +263,6 @@ pub enum Hint {
     Mail(RunId, WorkerId, Delivery),
     /// A run that this worker has was asked to end.
     Cancel(RunId, WorkerId),
-    /// A run has ended, or is parked.
-    AtRest(RunId),
+    /// A run has ended, or is parked: with its result or the reason; none if it was deleted.
+    AtRest(RunId, RunState, Option<Outcome>),
 }

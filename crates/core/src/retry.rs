@@ -38,7 +38,13 @@ impl Retry {
     pub const NONE: Retry = Retry::new(1, Backoff::None, Duration::ZERO);
 
     const fn new(attempts: u32, backoff: Backoff, first: Duration) -> Retry {
-        Retry { attempts, backoff, first, cap: Duration::from_secs(60), jitter: 0.0 }
+        Retry {
+            attempts,
+            backoff,
+            first,
+            cap: Duration::from_secs(60),
+            jitter: 0.0,
+        }
     }
 
     /// One attempt.
@@ -130,9 +136,17 @@ mod tests {
             (exponential, 4, ms(800)),
             (exponential, 40, ms(60_000)),
             (exponential.cap(ms(300)), 3, ms(300)),
-            (Retry::linear(4, Duration::MAX).cap(Duration::MAX), 3, CENTURY),
+            (
+                Retry::linear(4, Duration::MAX).cap(Duration::MAX),
+                3,
+                CENTURY,
+            ),
         ] {
-            assert_eq!(retry.pause(attempt, 0.0), pause, "{retry:?} after {attempt}");
+            assert_eq!(
+                retry.pause(attempt, 0.0),
+                pause,
+                "{retry:?} after {attempt}"
+            );
         }
     }
 

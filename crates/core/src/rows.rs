@@ -30,7 +30,10 @@ struct Slot<V> {
 
 impl<K: Ord + Clone, V> Default for Table<K, V> {
     fn default() -> Self {
-        Table { slots: BTreeMap::new(), changed: Vec::new() }
+        Table {
+            slots: BTreeMap::new(),
+            changed: Vec::new(),
+        }
     }
 }
 
@@ -58,7 +61,11 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
     /// What the database has; what is already here is newer and stays.
     pub fn load(&mut self, key: K, row: Option<V>) {
         let stored = row.is_some();
-        self.slots.entry(key).or_insert(Slot { row, stored, changed: false });
+        self.slots.entry(key).or_insert(Slot {
+            row,
+            stored,
+            changed: false,
+        });
     }
 
     /// Makes or replaces the row.
@@ -97,7 +104,9 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
 
     /// All rows, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.slots.iter().filter_map(|(key, slot)| slot.row.as_ref().map(|row| (key, row)))
+        self.slots
+            .iter()
+            .filter_map(|(key, slot)| slot.row.as_ref().map(|row| (key, row)))
     }
 
     /// What changed since the last time, as writes.
@@ -125,7 +134,10 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
     }
 
     fn clear(&mut self) {
-        assert!(self.changed.is_empty(), "rows are dropped with changes that were not written");
+        assert!(
+            self.changed.is_empty(),
+            "rows are dropped with changes that were not written"
+        );
         self.slots.clear();
     }
 }
@@ -213,13 +225,20 @@ impl Rows {
     /// What the database has; what is already here is newer and stays.
     pub fn load_run(&mut self, id: RunId, row: Option<RunRow>) {
         let stored = row.as_ref().map(indexed);
-        self.runs.slots.entry(id).or_insert(RunSlot { row, stored, changed: false });
+        self.runs.slots.entry(id).or_insert(RunSlot {
+            row,
+            stored,
+            changed: false,
+        });
     }
 
     pub(crate) fn put_run(&mut self, row: RunRow) {
         let id = row.id;
-        let slot =
-            self.runs.slots.entry(id).or_insert(RunSlot { row: None, stored: None, changed: false });
+        let slot = self.runs.slots.entry(id).or_insert(RunSlot {
+            row: None,
+            stored: None,
+            changed: false,
+        });
         slot.row = Some(row);
         if !slot.changed {
             slot.changed = true;
@@ -228,7 +247,11 @@ impl Rows {
     }
 
     pub(crate) fn delete_run(&mut self, id: RunId) {
-        let slot = self.runs.slots.get_mut(&id).expect("a deleted run was loaded");
+        let slot = self
+            .runs
+            .slots
+            .get_mut(&id)
+            .expect("a deleted run was loaded");
         slot.row = None;
         if !slot.changed {
             slot.changed = true;
@@ -239,7 +262,10 @@ impl Rows {
 
     /// All runs here, in no order.
     pub fn runs(&self) -> impl Iterator<Item = &RunRow> {
-        self.runs.slots.values().filter_map(|slot| slot.row.as_ref())
+        self.runs
+            .slots
+            .values()
+            .filter_map(|slot| slot.row.as_ref())
     }
 
     /// Forgets runs that nobody has leased, when there are more than `keep` of them.
@@ -320,8 +346,13 @@ impl Rows {
 
     fn note_waiter(&mut self, namespace: &Name, id: &WaitId, row: Option<&WaitRow>) {
         let before = self.waits.get(id).and_then(|wait| wait.place);
-        let Some(place) = row.and_then(|wait| wait.place).or(before) else { return };
-        let gate = GateId { namespace: namespace.clone(), name: id.name.clone() };
+        let Some(place) = row.and_then(|wait| wait.place).or(before) else {
+            return;
+        };
+        let gate = GateId {
+            namespace: namespace.clone(),
+            name: id.name.clone(),
+        };
         if row.is_some_and(|wait| wait.taken.is_none()) {
             self.waiters.insert((gate, place), id.clone());
         } else {
@@ -340,7 +371,10 @@ impl Rows {
                 (Some(row), None) => runs.push(RunChange::Insert(row.clone())),
                 (Some(row), Some(before)) => {
                     let reindex = indexed(row) != before;
-                    runs.push(RunChange::Update { row: row.clone(), reindex });
+                    runs.push(RunChange::Update {
+                        row: row.clone(),
+                        reindex,
+                    });
                 }
                 (None, _) => {
                     self.runs.slots.remove(&id);
@@ -375,9 +409,13 @@ impl Rows {
         self.mail.slots.retain(|id, _| id.run != run);
         self.waits.slots.retain(|id, _| id.run != run);
         self.waiters.retain(|_, id| id.run != run);
-        self.watches.slots.retain(|(watched, watcher, _, _), _| *watched != run && *watcher != run);
+        self.watches
+            .slots
+            .retain(|(watched, watcher, _, _), _| *watched != run && *watcher != run);
         self.states.slots.remove(&run);
-        self.keys.slots.retain(|_, slot| !slot.row.as_ref().is_some_and(|key| key.run == Some(run)));
+        self.keys
+            .slots
+            .retain(|_, slot| !slot.row.as_ref().is_some_and(|key| key.run == Some(run)));
     }
 
     /// The hints of what was decided since the last time.

@@ -75,7 +75,9 @@ impl RunState {
     /// The state of this word.
     #[must_use]
     pub fn parse(word: &str) -> Option<RunState> {
-        RunState::ALL.into_iter().find(|state| state.as_str() == word)
+        RunState::ALL
+            .into_iter()
+            .find(|state| state.as_str() == word)
     }
 
     /// Terminal is terminal.
@@ -90,6 +92,18 @@ impl RunState {
                 | RunState::Cancelled
         )
     }
+}
+
+/// How far a request to end has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum CancelMark {
+    /// Nobody asked.
+    #[default]
+    None,
+    /// Asked; the run has not taken it up.
+    Requested,
+    /// Taken up: no user code runs any more; what is below is asked to end.
+    Seen,
 }
 
 /// A small number for (namespace, workflow, version).
@@ -160,7 +174,7 @@ pub struct RunRow {
     /// Crashes of its worker while alone in the suspects' slot.
     pub crashes: u32,
     /// Asked to end.
-    pub cancel: bool,
+    pub cancel: CancelMark,
     /// Who has it in memory.
     pub holder: Option<WorkerId>,
     /// Who waits for it.
@@ -185,14 +199,20 @@ impl RunRow {
     #[must_use]
     pub fn is_leased(&self, now: Timestamp) -> bool {
         self.owner.is_some()
-            && self.lease_until.is_some_and(|end| end > now && end <= now.after(limits::LEASE))
+            && self
+                .lease_until
+                .is_some_and(|end| end > now && end <= now.after(limits::LEASE))
     }
 
     /// Derives `state` and `ready_at`. Nothing else writes them.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.changed_at = now;
         if self.state.has_ended() || self.state == RunState::Parked {
-            assert!(self.owner.is_none(), "run {} is at rest and leased", self.id);
+            assert!(
+                self.owner.is_none(),
+                "run {} is at rest and leased",
+                self.id
+            );
             self.ready_at = None;
             return;
         }

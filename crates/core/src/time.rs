@@ -32,7 +32,12 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:06}", self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000))
+        write!(
+            f,
+            "{}.{:06}",
+            self.0.div_euclid(1_000_000),
+            self.0.rem_euclid(1_000_000)
+        )
     }
 }
 
@@ -45,6 +50,9 @@ mod tests {
         assert_eq!(Timestamp(5).after(Duration::MAX), Timestamp::MAX);
         assert_eq!(Timestamp::MAX.after(Duration::from_secs(1)), Timestamp::MAX);
         assert_eq!(Timestamp(5).since(Timestamp(7)), Duration::ZERO);
-        assert_eq!(Timestamp(i64::MAX).since(Timestamp(i64::MIN)), Duration::from_micros(i64::MAX as u64));
+        assert_eq!(
+            Timestamp(i64::MAX).since(Timestamp(i64::MIN)),
+            Duration::from_micros(i64::MAX as u64)
+        );
     }
 }

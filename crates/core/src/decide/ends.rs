@@ -12,7 +12,11 @@ pub(super) fn end(
     claimant: Claimant,
     now: Timestamp,
 ) {
-    assert!(state.has_ended(), "run {id} cannot end as {}", state.as_str());
+    assert!(
+        state.has_ended(),
+        "run {id} cannot end as {}",
+        state.as_str()
+    );
     close_waits(rows, id, claimant, now);
     let row = rows.run_mut(id).expect("a run that ends exists");
     assert!(!row.state.has_ended(), "run {id} ended twice");
@@ -33,14 +37,23 @@ pub(super) fn end(
     }
     let last = RunId::from_bytes([0xFF; 16]);
     let first = RunId::from_bytes([0; 16]);
-    let watches = rows.watches.range((id, first, 0, 0), (id, last, u32::MAX, u32::MAX));
+    let watches = rows
+        .watches
+        .range((id, first, 0, 0), (id, last, u32::MAX, u32::MAX));
     let watches: Vec<_> = watches.map(|(watch, ())| *watch).collect();
     for watch in watches {
         rows.watches.remove(&watch);
         let (_, watcher, execution, call) = watch;
-        tell(rows, (watcher, execution, call), outcome, Some(claimant), now);
+        tell(
+            rows,
+            (watcher, execution, call),
+            outcome,
+            Some(claimant),
+            now,
+        );
     }
-    rows.hints.push(Hint::AtRest(id));
+    rows.hints
+        .push(Hint::AtRest(id, state, Some(outcome.clone())));
 }
 
 /// Ends all waits of a run without consuming.
@@ -55,5 +68,9 @@ pub(super) fn close_waits(rows: &mut Rows, id: RunId, claimant: Claimant, now: T
     for wait in &waits {
         let_go(rows, &namespace, wait, Some(claimant), now);
     }
-    assert_eq!(rows.run(id).map(|row| row.waits), Some(0), "run {id} has waits nobody loaded");
+    assert_eq!(
+        rows.run(id).map(|row| row.waits),
+        Some(0),
+        "run {id} has waits nobody loaded"
+    );
 }

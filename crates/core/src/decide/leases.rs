@@ -7,8 +7,8 @@
 use super::rounds::park;
 use super::wakes::{grant, inbox};
 use crate::{
-    Claim, Claimant, Failure, Hint, LaneId, Lease, Refusal, Register, Release, Renew, Renewed,
-    Reply, Rows, RunId, RunState, Timestamp, WorkerRow, limits,
+    CancelMark, Claim, Claimant, Failure, Hint, LaneId, Lease, Refusal, Register, Release, Renew,
+    Renewed, Reply, Rows, RunId, RunState, Timestamp, WorkerRow, limits,
 };
 
 /// Leases what the search found and is due.
@@ -23,7 +23,8 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
     let due = |rows: &Rows, id: RunId| {
         let row = rows.run(id)?;
         let fits = claim.lanes.contains(&row.lane) && !row.is_leased(now);
-        row.ready_at.filter(|at| fits && (*at <= now || row.owner.is_some()))
+        row.ready_at
+            .filter(|at| fits && (*at <= now || row.owner.is_some()))
     };
     for id in found {
         let Some(since) = due(rows, id) else { continue };
@@ -49,9 +50,20 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
             }
             *slot = Some(id);
         }
-        grant(rows, id, Claimant { worker, lease: claim.lease }, now);
+        grant(
+            rows,
+            id,
+            Claimant {
+                worker,
+                lease: claim.lease,
+            },
+            now,
+        );
     }
-    Ok(Reply::Claimed { runs: super::taken(rows), next })
+    Ok(Reply::Claimed {
+        runs: super::taken(rows),
+        next,
+    })
 }
 
 /// A lease has ended by time. Returns whether the run was parked for it.
@@ -64,7 +76,11 @@ fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
     row.news_at = Some(now);
     row.settle(now);
     let lane = row.lane;
-    if rows.workers.get(&owner).is_none_or(|worker| worker.suspect != Some(id)) {
+    if rows
+        .workers
+        .get(&owner)
+        .is_none_or(|worker| worker.suspect != Some(id))
+    {
         rows.hints.push(Hint::Ready(lane, now));
         return false;
     }
@@ -79,8 +95,10 @@ fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
          look for what aborts the process, then resume it",
         row.crashes
     );
-    park(row, &Failure::permanent(message).with_code("crashed_worker"), now);
-    rows.hints.push(Hint::AtRest(id));
+    let failure = Failure::permanent(message).with_code("crashed_worker");
+    park(row, &failure, now);
+    let reason = row.outcome.clone();
+    rows.hints.push(Hint::AtRest(id, RunState::Parked, reason));
     true
 }
 
@@ -88,7 +106,10 @@ fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
 pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renewed> {
     if let Some(worker) = rows.workers.get_mut(&renew.worker) {
         worker.seen_at = now;
-        if worker.suspect.is_some_and(|suspect| renew.runs.contains(&suspect)) {
+        if worker
+            .suspect
+            .is_some_and(|suspect| renew.runs.contains(&suspect))
+        {
             worker.suspect = None;
         }
     }
@@ -98,15 +119,25 @@ pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renew
             .run(*run)
             .is_some_and(|row| row.owner == Some(renew.worker) && row.is_leased(now));
         if !mine {
-            return Renewed { run: *run, lease: Lease::Lost };
+            return Renewed {
+                run: *run,
+                lease: Lease::Lost,
+            };
         }
         let row = rows.run_mut(*run).expect("found");
         row.lease_until = row.lease_until.max(Some(until));
-        let (cancel, matched) = (row.cancel, row.matched);
+        let (cancel, matched) = (row.cancel == CancelMark::Requested, row.matched);
         let changed_at = row.changed_at;
         row.settle(changed_at);
-        let inbox = if matched > 0 { inbox(rows, *run) } else { Vec::new() };
-        Renewed { run: *run, lease: Lease::Kept { cancel, inbox } }
+        let inbox = if matched > 0 {
+            inbox(rows, *run)
+        } else {
+            Vec::new()
+        };
+        Renewed {
+            run: *run,
+            lease: Lease::Kept { cancel, inbox },
+        }
     };
     renew.runs.iter().map(one).collect()
 }
@@ -139,8 +170,11 @@ pub(super) fn release(release: &Release, rows: &mut Rows, now: Timestamp) -> usi
 
 /// Makes a worker and its lanes known.
 pub(super) fn register(register: &Register, rows: &mut Rows, now: Timestamp) -> Reply {
-    let lanes: Vec<LaneId> =
-        register.lanes.iter().map(|lane| rows.make_lane(lane.clone())).collect();
+    let lanes: Vec<LaneId> = register
+        .lanes
+        .iter()
+        .map(|lane| rows.make_lane(lane.clone()))
+        .collect();
     let row = WorkerRow {
         id: register.worker,
         name: register.name.clone(),

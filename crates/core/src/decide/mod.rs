@@ -61,7 +61,11 @@ pub(crate) fn target_run(rows: &Rows, namespace: &Name, target: &Target) -> Opti
         Target::Run(run) => *run,
         Target::Key(key) => {
             let key = key.as_str().to_owned();
-            let id = KeyId { namespace: namespace.clone(), kind: KeyKind::Run, key };
+            let id = KeyId {
+                namespace: namespace.clone(),
+                kind: KeyKind::Run,
+                key,
+            };
             rows.keys.get(&id)?.run?
         }
     };
@@ -83,11 +87,19 @@ pub(crate) fn sender_key(signal: &Signal, key: &Name) -> KeyId {
         Target::Run(run) => format!("run/{run}/{key}"),
         Target::Key(name) => format!("key/{}/{name}/{key}", name.as_str().len()),
     };
-    KeyId { namespace: signal.namespace.clone(), kind: KeyKind::Sender, key: target }
+    KeyId {
+        namespace: signal.namespace.clone(),
+        kind: KeyKind::Sender,
+        key: target,
+    }
 }
 
 /// The key under which a sender's repeated offer is recognised.
 pub(crate) fn offer_key(gate: &GateId, key: &Name) -> KeyId {
     let key = format!("offer/{}/{}/{key}", gate.name.as_str().len(), gate.name);
-    KeyId { namespace: gate.namespace.clone(), kind: KeyKind::Sender, key }
+    KeyId {
+        namespace: gate.namespace.clone(),
+        kind: KeyKind::Sender,
+        key,
+    }
 }

@@ -4,8 +4,8 @@ use super::leases::unpark;
 use super::wakes::{tell, wake};
 use super::{ends, require_run, rounds, target_run};
 use crate::{
-    Cancel, Cancelled, Claimant, Delete, Failure, Hint, Outcome, Patch, Patched, Refusal, Reply,
-    Resume, Rows, RunId, RunState, StateChange, Timestamp, limits,
+    Cancel, CancelMark, Cancelled, Claimant, Delete, Failure, Hint, Outcome, Patch, Patched,
+    Refusal, Reply, Resume, Rows, RunId, RunState, StateChange, Timestamp, limits,
 };
 
 /// Marks a run; it ends at its next boundary.
@@ -24,11 +24,11 @@ pub(super) fn cancel(cancel: &Cancel, rows: &mut Rows, now: Timestamp) -> Cancel
 /// Marks one run, and wakes it: its next round marks what is below it.
 pub(super) fn mark(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: Timestamp) {
     let Some(row) = rows.run(id) else { return };
-    if row.cancel || row.state.has_ended() {
+    if row.cancel != CancelMark::None || row.state.has_ended() {
         return;
     }
     let row = rows.run_mut(id).expect("found");
-    row.cancel = true;
+    row.cancel = CancelMark::Requested;
     row.changed_at = now;
     let (owner, parked) = (row.owner, row.state == RunState::Parked);
     if let Some(owner) = owner {
@@ -57,7 +57,9 @@ pub(super) fn patch(patch: &Patch, rows: &mut Rows, now: Timestamp) -> Result<Pa
     }
     rounds::change_state(rows, id, &StateChange::Merge(patch.patch.clone()));
     rows.run_mut(id).expect("found").changed_at = now;
-    Ok(Patched::Changed(rows.states.get(&id).expect("just made").clone()))
+    Ok(Patched::Changed(
+        rows.states.get(&id).expect("just made").clone(),
+    ))
 }
 
 /// Lets a parked run go on from where it was.
@@ -78,23 +80,39 @@ pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result
     let root = rows.run(row.root).unwrap_or(row);
     for part in [row, root] {
         if !part.state.has_ended() && !delete.force {
-            return Err(Refusal::NotEnded { run: part.id, state: part.state });
+            return Err(Refusal::NotEnded {
+                run: part.id,
+                state: part.state,
+            });
         }
     }
     let (parent, ended) = (row.parent, row.state.has_ended());
     let tree = std::mem::take(&mut rows.found);
     let more = tree.len() > limits::DELETE;
     let from = tree.len().saturating_sub(limits::DELETE);
-    let nobody = Claimant { worker: crate::WorkerId::from_bytes([0; 16]), lease: limits::LEASE };
+    let nobody = Claimant {
+        worker: crate::WorkerId::from_bytes([0; 16]),
+        lease: limits::LEASE,
+    };
     for id in &tree[from..] {
         ends::close_waits(rows, *id, nobody, now);
+        let state = rows.run(*id).expect("found").state;
         rows.delete_run(*id);
-        rows.hints.push(Hint::AtRest(*id));
+        rows.hints.push(Hint::AtRest(*id, state, None));
     }
     if let Some(parent) = parent.filter(|_| !ended && !more) {
         let failure = Failure::business(format!("run {run} was deleted")).with_code("deleted");
         let outcome = Outcome::Failure(Box::new(failure));
-        tell(rows, (parent.run, parent.execution, parent.call), &outcome, None, now);
+        tell(
+            rows,
+            (parent.run, parent.execution, parent.call),
+            &outcome,
+            None,
+            now,
+        );
     }
-    Ok(Reply::Deleted { runs: tree.len() - from, more })
+    Ok(Reply::Deleted {
+        runs: tree.len() - from,
+        more,
+    })
 }

@@ -3,20 +3,24 @@
 use super::wakes::{inbox, own_mail};
 use super::{ends, operators, signals, starts, target_run};
 use crate::{
-    Answer, Caused, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId, Name, Outcome,
-    Payload, Refusal, Round, Rows, RunId, RunRow, RunState, StateChange, StateRow, Target, Then,
-    Timestamp, WaitId, WaitRow, WorkerId, limits,
+    CancelMark, Caused, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId, Name,
+    Outcome, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, StateChange, StateRow, Target,
+    Then, Timestamp, WaitId, WaitRow, WorkerId, limits,
 };
 
 /// Commits a round, or refuses it whole.
 pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<Committed, Refusal> {
     check(round, rows)?;
     append(round, rows, now);
-    let mut committed = Committed { at: now, ..Committed::default() };
+    let mut committed = Committed {
+        at: now,
+        ..Committed::default()
+    };
     committed.slot_freed = clear_suspicion(round, rows);
     consume(round, rows, now);
-    let answers = round.caused.iter().filter_map(|caused| cause(round, caused, rows, now));
-    committed.answers = answers.collect();
+    for caused in &round.caused {
+        cause(round, caused, rows, now);
+    }
     for change in &round.state {
         change_state(rows, round.run, change);
     }
@@ -37,7 +41,7 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
 /// When it may not.
 pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<(), Refusal> {
     let row = owned(rows, run, worker, epoch)?;
-    if row.cancel {
+    if row.cancel != CancelMark::None {
         return Err(Refusal::CancelRequested { run });
     }
     Ok(())
@@ -47,7 +51,11 @@ pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result
 fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRow, Refusal> {
     let row = rows.run(run).ok_or(Refusal::UnknownRun { run })?;
     if row.epoch != epoch || row.owner != Some(worker) {
-        return Err(Refusal::Fenced { run, epoch, current: row.epoch });
+        return Err(Refusal::Fenced {
+            run,
+            epoch,
+            current: row.epoch,
+        });
     }
     Ok(row)
 }
@@ -56,12 +64,23 @@ fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRo
 fn check(round: &Round, rows: &Rows) -> Result<(), Refusal> {
     let run = round.run;
     let row = owned(rows, run, round.worker, round.epoch)?;
-    if row.cancel && round.is_forward() {
+    if row.cancel != CancelMark::None && round.is_forward() {
         return Err(Refusal::CancelRequested { run });
     }
-    Refusal::over("what one round sets off", limits::FAN_OUT, round.caused.len())?;
-    Refusal::over("a round's size in bytes", limits::ROUND_BYTES, round.entries.len())?;
-    let ends = matches!(round.then, Then::End(..) | Then::ContinueAsNew(..) | Then::Park(_));
+    Refusal::over(
+        "what one round sets off",
+        limits::FAN_OUT,
+        round.caused.len(),
+    )?;
+    Refusal::over(
+        "a round's size in bytes",
+        limits::ROUND_BYTES,
+        round.entries.len(),
+    )?;
+    let ends = matches!(
+        round.then,
+        Then::End(..) | Then::ContinueAsNew(..) | Then::Park(_)
+    );
     let reserve = if ends { limits::JOURNAL_RESERVE } else { 0 };
     let length = usize::try_from(row.head).unwrap_or(usize::MAX) + round.count as usize;
     let limit = usize::try_from(limits::JOURNAL_ENTRIES + reserve).expect("a small number");
@@ -73,26 +92,46 @@ fn check(round: &Round, rows: &Rows) -> Result<(), Refusal> {
         let (StateChange::Set(value) | StateChange::Merge(value)) = change;
         signals::check(value)?;
     }
-    round.consumed.iter().try_for_each(|consumed| match consumed {
-        Consumed::Wait(name, call) => {
-            let wait = WaitId { run, name: name.clone(), call: *call };
-            match rows.waits.get(&wait) {
-                Some(WaitRow { taken: Some(_), .. }) => Ok(()),
-                _ => Err(Refusal::Inconsistent { run, what: "it consumed what no wait had" }),
+    round
+        .consumed
+        .iter()
+        .try_for_each(|consumed| match consumed {
+            Consumed::Wait(name, call) => {
+                let wait = WaitId {
+                    run,
+                    name: name.clone(),
+                    call: *call,
+                };
+                match rows.waits.get(&wait) {
+                    Some(WaitRow { taken: Some(_), .. }) => Ok(()),
+                    _ => Err(Refusal::Inconsistent {
+                        run,
+                        what: "it consumed what no wait had",
+                    }),
+                }
             }
-        }
-        Consumed::Mail(number) => {
-            let mail = MailId { run, name: None, number: *number };
-            let known = rows.mail.get(&mail).map(|_| ());
-            known.ok_or(Refusal::Inconsistent { run, what: "it consumed a message it never got" })
-        }
-    })
+            Consumed::Mail(number) => {
+                let mail = MailId {
+                    run,
+                    name: None,
+                    number: *number,
+                };
+                let known = rows.mail.get(&mail).map(|_| ());
+                known.ok_or(Refusal::Inconsistent {
+                    run,
+                    what: "it consumed a message it never got",
+                })
+            }
+        })
 }
 
 fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
     let row = rows.run_mut(round.run).expect("checked");
     row.epoch += 1;
     row.timer_at = round.timer_at;
+    if round.cancel_seen {
+        row.cancel = CancelMark::Seen;
+    }
     if round.count == 0 {
         return;
     }
@@ -118,7 +157,10 @@ fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
 
 /// Two JSON arrays, neither of them empty, as one: a start and its first round are one row.
 fn join(first: &mut Vec<u8>, second: &[u8]) {
-    assert!(first.last() == Some(&b']') && second.first() == Some(&b'['), "entries are arrays");
+    assert!(
+        first.last() == Some(&b']') && second.first() == Some(&b'['),
+        "entries are arrays"
+    );
     first.pop();
     first.push(b',');
     first.extend_from_slice(&second[1..]);
@@ -133,7 +175,9 @@ fn clear_suspicion(round: &Round, rows: &mut Rows) -> bool {
     if !std::mem::take(&mut row.suspect) {
         return false;
     }
-    let Some(worker) = rows.workers.get(&round.worker) else { return false };
+    let Some(worker) = rows.workers.get(&round.worker) else {
+        return false;
+    };
     if worker.suspect != Some(round.run) {
         return false;
     }
@@ -152,11 +196,19 @@ fn consume(round: &Round, rows: &mut Rows, now: Timestamp) {
     for consumed in &round.consumed {
         match consumed {
             Consumed::Wait(name, call) => {
-                let wait = WaitId { run, name: name.clone(), call: *call };
+                let wait = WaitId {
+                    run,
+                    name: name.clone(),
+                    call: *call,
+                };
                 signals::consume(rows, &namespace, &wait);
             }
             Consumed::Mail(number) => {
-                let mail = MailId { run, name: None, number: *number };
+                let mail = MailId {
+                    run,
+                    name: None,
+                    number: *number,
+                };
                 rows.mail.remove(&mail);
                 let row = rows.run_mut(run).expect("checked");
                 row.mail -= 1;
@@ -165,13 +217,23 @@ fn consume(round: &Round, rows: &mut Rows, now: Timestamp) {
         }
     }
     for (name, call) in &round.closed {
-        let wait = WaitId { run, name: name.clone(), call: *call };
+        let wait = WaitId {
+            run,
+            name: name.clone(),
+            call: *call,
+        };
         signals::let_go(rows, &namespace, &wait, Some(round.claimant()), now);
         names.push(name);
     }
     for open in &round.opened {
-        let place = open.offerable.then(|| next_place(rows, &namespace, &open.name));
-        let wait = WaitId { run, name: open.name.clone(), call: open.call };
+        let place = open
+            .offerable
+            .then(|| next_place(rows, &namespace, &open.name));
+        let wait = WaitId {
+            run,
+            name: open.name.clone(),
+            call: open.call,
+        };
         rows.put_wait(&namespace, wait, WaitRow { place, taken: None });
         rows.run_mut(run).expect("checked").waits += 1;
         names.push(&open.name);
@@ -184,48 +246,67 @@ fn consume(round: &Round, rows: &mut Rows, now: Timestamp) {
 }
 
 fn namespace_of(rows: &Rows, run: RunId) -> Name {
-    rows.lane(rows.run(run).expect("checked").lane).namespace.clone()
+    rows.lane(rows.run(run).expect("checked").lane)
+        .namespace
+        .clone()
 }
 
 fn next_place(rows: &mut Rows, namespace: &Name, name: &Name) -> u64 {
-    let gate = crate::GateId { namespace: namespace.clone(), name: name.clone() };
-    let mut counters = rows.gates.get(&gate).cloned().unwrap_or_else(GateRow::default);
+    let gate = crate::GateId {
+        namespace: namespace.clone(),
+        name: name.clone(),
+    };
+    let mut counters = rows
+        .gates
+        .get(&gate)
+        .cloned()
+        .unwrap_or_else(GateRow::default);
     counters.waiters += 1;
     let place = counters.waiters;
     rows.gates.put(gate, counters);
     place
 }
 
-/// One thing that the round set off. If it is refused, its call fails; the round stands.
-fn cause(
-    round: &Round,
-    caused: &Caused,
-    rows: &mut Rows,
-    now: Timestamp,
-) -> Option<(u32, Answer)> {
+/// One thing that the round set off. If it is refused, its call fails; the round stands. What
+/// became of it is a message to the call, so that a crash before the next round loses nothing.
+fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
     let (call, answer) = match caused {
-        Caused::Child(call, start) | Caused::Spawn(call, start) => {
-            (*call, starts::start_caused(start, rows, now).map(Answer::Started))
-        }
-        Caused::Signal(call, signal) => (*call, signals::send(signal, rows, now).map(Answer::Sent)),
-        Caused::Offer(call, offer) => (*call, signals::offer(offer, rows, now).map(Answer::Sent)),
-        Caused::Watch(call, namespace, target) => {
-            (*call, watch(round, *call, (namespace, target), rows, now).map(Answer::Started))
-        }
+        Caused::Child(call, start) => (*call, starts::start_caused(start, rows, now).map(|_| None)),
+        Caused::Spawn(call, start) => (
+            *call,
+            starts::start_caused(start, rows, now).map(|run| Payload::encode(&run).ok()),
+        ),
+        Caused::Signal(call, signal) => (
+            *call,
+            signals::send(signal, rows, now).map(|sent| Payload::encode(&sent).ok()),
+        ),
+        Caused::Offer(call, offer) => (
+            *call,
+            signals::offer(offer, rows, now).map(|sent| Payload::encode(&sent).ok()),
+        ),
+        Caused::Watch(call, namespace, target) => (
+            *call,
+            watch(round, *call, (namespace, target), rows, now).map(|()| None),
+        ),
         Caused::Cancel(run) => {
             operators::mark(rows, *run, Some(round.claimant()), now);
-            return None;
+            return;
         }
     };
-    let refused = |refusal: Refusal| {
-        let code = match refusal {
-            Refusal::Conflict { .. } => "conflict",
-            Refusal::UnknownRun { .. } | Refusal::UnknownKey { .. } => "unknown_run",
-            _ => "refused",
-        };
-        Answer::Refused(Failure::business(refusal).with_code(code))
+    let outcome = match answer {
+        Ok(None) => return,
+        Ok(Some(value)) => Outcome::Value(value),
+        Err(refusal) => {
+            let code = match refusal {
+                Refusal::Conflict { .. } => "conflict",
+                Refusal::UnknownRun { .. } | Refusal::UnknownKey { .. } => "unknown_run",
+                _ => "refused",
+            };
+            Outcome::Failure(Box::new(Failure::business(refusal).with_code(code)))
+        }
     };
-    Some((call, answer.unwrap_or_else(refused)))
+    let execution = rows.run(round.run).expect("checked").execution;
+    super::wakes::tell(rows, (round.run, execution, call), &outcome, None, now);
 }
 
 /// Waits for another run's end; one that has ended answers at once.
@@ -235,7 +316,7 @@ fn watch(
     (namespace, target): (&Name, &Target),
     rows: &mut Rows,
     now: Timestamp,
-) -> Result<RunId, Refusal> {
+) -> Result<(), Refusal> {
     let watched = target_run(rows, namespace, target).ok_or_else(|| match target {
         Target::Run(run) => Refusal::UnknownRun { run: *run },
         Target::Key(key) => Refusal::UnknownKey { key: key.clone() },
@@ -249,7 +330,7 @@ fn watch(
         rows.watches.put((watched, round.run, execution, call), ());
         rows.run_mut(watched).expect("found").watchers += 1;
     }
-    Ok(watched)
+    Ok(())
 }
 
 pub(super) fn change_state(rows: &mut Rows, run: RunId, change: &StateChange) {
@@ -281,7 +362,9 @@ fn merged(before: Option<&Payload>, patch: &Payload) -> Payload {
             }
         }
     }
-    let mut value = before.and_then(|payload| payload.decode().ok()).unwrap_or_default();
+    let mut value = before
+        .and_then(|payload| payload.decode().ok())
+        .unwrap_or_default();
     match patch.decode() {
         Ok(patch) => merge(&mut value, patch),
         Err(_) => return patch.clone(),
@@ -301,7 +384,9 @@ fn leave(round: &Round, rows: &mut Rows, now: Timestamp) {
         Then::Park(failure) => {
             row.end_lease();
             park(row, failure, now);
-            rows.hints.push(Hint::AtRest(round.run));
+            let reason = row.outcome.clone();
+            rows.hints
+                .push(Hint::AtRest(round.run, RunState::Parked, reason));
         }
         Then::ContinueAsNew(started, version) => {
             continue_as_new(round, started, *version, rows, now);
@@ -312,7 +397,7 @@ fn leave(round: &Round, rows: &mut Rows, now: Timestamp) {
 /// Gives the lease up, unless something is there already.
 fn suspend(row: &mut RunRow, now: Timestamp) {
     let due = row.timer_at.is_some_and(|at| at <= now);
-    if row.matched > 0 || row.cancel || due {
+    if row.matched > 0 || row.cancel == CancelMark::Requested || due {
         row.settle(now);
         return;
     }
@@ -342,7 +427,11 @@ fn continue_as_new(
     let run = round.run;
     ends::close_waits(rows, run, round.claimant(), now);
     let (first, last) = own_mail(run);
-    let old: Vec<MailId> = rows.mail.range(first, last).map(|(mail, _)| mail.clone()).collect();
+    let old: Vec<MailId> = rows
+        .mail
+        .range(first, last)
+        .map(|(mail, _)| mail.clone())
+        .collect();
     for mail in &old {
         rows.mail.remove(mail);
     }

@@ -13,7 +13,10 @@ use crate::{
 pub(super) fn send(signal: &Signal, rows: &mut Rows, now: Timestamp) -> Result<Sent, Refusal> {
     Refusal::payload(signal.payload.size())?;
     let digest = digest(&[signal.name.as_str(), signal.payload.as_str()]);
-    let key = signal.key.as_ref().map(|key| (sender_key(signal, key), key));
+    let key = signal
+        .key
+        .as_ref()
+        .map(|key| (sender_key(signal, key), key));
     if let Some(first) = repeated(rows, key.as_ref(), digest)? {
         return Ok(first);
     }
@@ -25,7 +28,10 @@ pub(super) fn send(signal: &Signal, rows: &mut Rows, now: Timestamp) -> Result<S
         return Ok(Sent::TargetEnded(row.state));
     }
     let (first, last) = waits_for(id, &signal.name);
-    let open = rows.waits.range(first, last).find(|(_, wait)| wait.taken.is_none());
+    let open = rows
+        .waits
+        .range(first, last)
+        .find(|(_, wait)| wait.taken.is_none());
     let open = open.map(|(wait, _)| wait.clone());
     let sent = match (&open, signal.policy) {
         (Some(_), _) => Sent::Delivered(id),
@@ -34,11 +40,22 @@ pub(super) fn send(signal: &Signal, rows: &mut Rows, now: Timestamp) -> Result<S
     };
     if sent != Sent::Dropped {
         let unread = row.mail as usize;
-        Refusal::over("a run's unread messages", limits::MAILBOX as usize, unread + 1)?;
+        Refusal::over(
+            "a run's unread messages",
+            limits::MAILBOX as usize,
+            unread + 1,
+        )?;
         keep(rows, id, signal, open, now);
     }
     if let Some((key, _)) = key {
-        rows.keys.put(key, KeyRow { run: Some(id), digest, sent: Some(sent) });
+        rows.keys.put(
+            key,
+            KeyRow {
+                run: Some(id),
+                digest,
+                sent: Some(sent),
+            },
+        );
     }
     Ok(sent)
 }
@@ -51,10 +68,28 @@ fn keep(rows: &mut Rows, id: RunId, signal: &Signal, open: Option<WaitId>, now: 
     row.changed_at = now;
     let number = row.mail_last;
     let body = Outcome::Value(signal.payload.clone());
-    let mail = MailId { run: id, name: Some(signal.name.clone()), number };
-    rows.mail.put(mail, MailRow { answers: None, body: body.clone(), at: now });
+    let mail = MailId {
+        run: id,
+        name: Some(signal.name.clone()),
+        number,
+    };
+    rows.mail.put(
+        mail,
+        MailRow {
+            answers: None,
+            body: body.clone(),
+            at: now,
+        },
+    );
     if let Some(wait) = open {
-        take(rows, &signal.namespace, wait, Taken::Mail(number), (body, signal.claimant), now);
+        take(
+            rows,
+            &signal.namespace,
+            wait,
+            Taken::Mail(number),
+            (body, signal.claimant),
+            now,
+        );
     }
 }
 
@@ -67,11 +102,27 @@ fn take(
     (body, claimant): (Outcome, Option<Claimant>),
     now: Timestamp,
 ) {
-    let mut row = rows.waits.get(&wait).cloned().expect("a matched wait exists");
-    assert!(row.taken.is_none(), "call {} of run {} is matched twice", wait.call, wait.run);
+    let mut row = rows
+        .waits
+        .get(&wait)
+        .cloned()
+        .expect("a matched wait exists");
+    assert!(
+        row.taken.is_none(),
+        "call {} of run {} is matched twice",
+        wait.call,
+        wait.run
+    );
     row.taken = Some(taken);
     let source = Source::Wait(wait.name.clone());
-    let (run, delivery) = (wait.run, Delivery { call: wait.call, source, body });
+    let (run, delivery) = (
+        wait.run,
+        Delivery {
+            call: wait.call,
+            source,
+            body,
+        },
+    );
     rows.put_wait(namespace, wait, row);
     hand_over(rows, run, delivery, claimant, now);
 }
@@ -82,18 +133,25 @@ fn repeated(
     key: Option<&(KeyId, &Name)>,
     digest: u128,
 ) -> Result<Option<Sent>, Refusal> {
-    let Some((id, name)) = key else { return Ok(None) };
+    let Some((id, name)) = key else {
+        return Ok(None);
+    };
     match rows.keys.get(id) {
         None => Ok(None),
         Some(row) if row.digest == digest => Ok(row.sent),
-        Some(_) => Err(Refusal::Conflict { key: (*name).clone() }),
+        Some(_) => Err(Refusal::Conflict {
+            key: (*name).clone(),
+        }),
     }
 }
 
 /// Offers a signal to the one who waits longest; keeps it if nobody does.
 pub(super) fn offer(offer: &Offer, rows: &mut Rows, now: Timestamp) -> Result<Sent, Refusal> {
     Refusal::payload(offer.payload.size())?;
-    let gate = GateId { namespace: offer.namespace.clone(), name: offer.name.clone() };
+    let gate = GateId {
+        namespace: offer.namespace.clone(),
+        name: offer.name.clone(),
+    };
     let digest = digest(&[offer.name.as_str(), offer.payload.as_str()]);
     let key = offer.key.as_ref().map(|key| (offer_key(&gate, key), key));
     if let Some(first) = repeated(rows, key.as_ref(), digest)? {
@@ -103,11 +161,28 @@ pub(super) fn offer(offer: &Offer, rows: &mut Rows, now: Timestamp) -> Result<Se
     counters.offers += 1;
     let place = counters.offers;
     rows.gates.put(gate.clone(), counters);
-    let row = OfferRow { payload: offer.payload.clone(), taken_by: None, at: now };
-    rows.offers.put(OfferId { gate: gate.clone(), place }, row);
+    let row = OfferRow {
+        payload: offer.payload.clone(),
+        taken_by: None,
+        at: now,
+    };
+    rows.offers.put(
+        OfferId {
+            gate: gate.clone(),
+            place,
+        },
+        row,
+    );
     let sent = give(rows, &gate, place, offer.claimant, now).map_or(Sent::Queued, Sent::Delivered);
     if let Some((key, _)) = key {
-        rows.keys.put(key, KeyRow { run: None, digest, sent: Some(sent) });
+        rows.keys.put(
+            key,
+            KeyRow {
+                run: None,
+                digest,
+                sent: Some(sent),
+            },
+        );
     }
     Ok(sent)
 }
@@ -120,14 +195,29 @@ fn give(
     claimant: Option<Claimant>,
     now: Timestamp,
 ) -> Option<RunId> {
-    let mut waiting = rows.waiters.range((gate.clone(), 0)..=(gate.clone(), u64::MAX));
+    let mut waiting = rows
+        .waiters
+        .range((gate.clone(), 0)..=(gate.clone(), u64::MAX));
     let wait = waiting.next().map(|(_, wait)| wait.clone())?;
     let run = wait.run;
-    let offer = OfferId { gate: gate.clone(), place };
-    let row = rows.offers.get_mut(&offer).expect("an offer that is given exists");
+    let offer = OfferId {
+        gate: gate.clone(),
+        place,
+    };
+    let row = rows
+        .offers
+        .get_mut(&offer)
+        .expect("an offer that is given exists");
     row.taken_by = Some(run);
     let body = Outcome::Value(row.payload.clone());
-    take(rows, &gate.namespace, wait, Taken::Offer(place), (body, claimant), now);
+    take(
+        rows,
+        &gate.namespace,
+        wait,
+        Taken::Offer(place),
+        (body, claimant),
+        now,
+    );
     Some(run)
 }
 
@@ -148,7 +238,11 @@ pub(super) fn match_waits(
             None => open.push((wait.clone(), row.place.is_some())),
         }
     }
-    let at = |number| MailId { run: id, name: Some(name.clone()), number };
+    let at = |number| MailId {
+        run: id,
+        name: Some(name.clone()),
+        number,
+    };
     for (wait, offerable) in open {
         let found = rows
             .mail
@@ -156,7 +250,10 @@ pub(super) fn match_waits(
             .find(|(mail, _)| !busy.contains(&Taken::Mail(mail.number)))
             .map(|(mail, row)| (Taken::Mail(mail.number), row.body.clone()));
         let found = found.or_else(|| {
-            let gate = GateId { namespace: namespace.clone(), name: name.clone() };
+            let gate = GateId {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
             offerable.then(|| next_offer(rows, &gate)).flatten()
         });
         let Some((taken, body)) = found else { continue };
@@ -170,9 +267,14 @@ pub(super) fn match_waits(
 }
 
 fn next_offer(rows: &Rows, gate: &GateId) -> Option<(Taken, Outcome)> {
-    let at = |place| OfferId { gate: gate.clone(), place };
-    let (id, row) =
-        rows.offers.range(at(0), at(u64::MAX)).find(|(_, row)| row.taken_by.is_none())?;
+    let at = |place| OfferId {
+        gate: gate.clone(),
+        place,
+    };
+    let (id, row) = rows
+        .offers
+        .range(at(0), at(u64::MAX))
+        .find(|(_, row)| row.taken_by.is_none())?;
     Some((Taken::Offer(id.place), Outcome::Value(row.payload.clone())))
 }
 
@@ -184,7 +286,9 @@ pub(super) fn let_go(
     claimant: Option<Claimant>,
     now: Timestamp,
 ) {
-    let Some(row) = rows.remove_wait(namespace, wait) else { return };
+    let Some(row) = rows.remove_wait(namespace, wait) else {
+        return;
+    };
     let run = rows.run_mut(wait.run).expect("a wait has a run");
     run.waits -= 1;
     if row.taken.is_some() {
@@ -192,23 +296,36 @@ pub(super) fn let_go(
     }
     if let Some(Taken::Offer(place)) = row.taken {
         let offer = offer_id(namespace, &wait.name, place);
-        rows.offers.get_mut(&offer).expect("a matched offer is loaded").taken_by = None;
+        rows.offers
+            .get_mut(&offer)
+            .expect("a matched offer is loaded")
+            .taken_by = None;
         give(rows, &offer.gate, place, claimant, now);
     }
 }
 
 /// Ends a wait and consumes what it was matched to.
 pub(super) fn consume(rows: &mut Rows, namespace: &Name, wait: &WaitId) {
-    let row = rows.remove_wait(namespace, wait).expect("a consumed wait exists");
+    let row = rows
+        .remove_wait(namespace, wait)
+        .expect("a consumed wait exists");
     match row.taken.expect("a consumed wait is matched") {
         Taken::Mail(number) => {
-            let mail = MailId { run: wait.run, name: Some(wait.name.clone()), number };
-            rows.mail.remove(&mail).expect("a matched message is loaded");
+            let mail = MailId {
+                run: wait.run,
+                name: Some(wait.name.clone()),
+                number,
+            };
+            rows.mail
+                .remove(&mail)
+                .expect("a matched message is loaded");
             rows.run_mut(wait.run).expect("a wait has a run").mail -= 1;
         }
         Taken::Offer(place) => {
             let offer = offer_id(namespace, &wait.name, place);
-            rows.offers.remove(&offer).expect("a matched offer is loaded");
+            rows.offers
+                .remove(&offer)
+                .expect("a matched offer is loaded");
         }
     }
     let run = rows.run_mut(wait.run).expect("a wait has a run");
@@ -217,7 +334,13 @@ pub(super) fn consume(rows: &mut Rows, namespace: &Name, wait: &WaitId) {
 }
 
 pub(super) fn offer_id(namespace: &Name, name: &Name, place: u64) -> OfferId {
-    OfferId { gate: GateId { namespace: namespace.clone(), name: name.clone() }, place }
+    OfferId {
+        gate: GateId {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        },
+        place,
+    }
 }
 
 /// Is this small enough to be a payload? For values made by rounds.

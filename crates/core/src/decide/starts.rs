@@ -4,8 +4,8 @@ use super::wakes::grant;
 use super::{rounds, signals, target_run};
 use crate::message::{KeyId, digest};
 use crate::{
-    Entry, Hint, JournalRow, KeyKind, KeyRow, Lane, Name, Refusal, Rows, RunId, RunRow, RunState,
-    Start, Started, Target, Timestamp, encode_entries, limits,
+    CancelMark, Entry, Hint, JournalRow, KeyKind, KeyRow, Lane, Name, Refusal, Rows, RunId, RunRow,
+    RunState, Start, Started, Target, Timestamp, encode_entries, limits,
 };
 
 /// Starts a run, or finds the one that has the key or the id.
@@ -18,7 +18,13 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
             Some(signal) => Some(signals::send(signal, rows, now)?),
             None => None,
         };
-        return Ok(Started { run, new: false, first: None, sent, claimed: Vec::new() });
+        return Ok(Started {
+            run,
+            new: false,
+            first: None,
+            sent,
+            claimed: Vec::new(),
+        });
     }
     if let Some(signal) = &start.signal {
         signals::check(&signal.payload)?;
@@ -29,14 +35,23 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
     if let Some(claimant) = claimant {
         grant(rows, start.run, claimant, now);
     }
-    let sent = start.signal.as_ref().map(|signal| signals::send(signal, rows, now));
+    let sent = start
+        .signal
+        .as_ref()
+        .map(|signal| signals::send(signal, rows, now));
     let sent = sent.transpose().expect("a new run takes its first signal");
     let first = start.first.as_ref().filter(|_| claimant.is_some());
     if first.is_some() {
         rows.claimed.retain(|claimed| claimed.run != start.run);
     }
     let first = first.map(|round| rounds::commit(round, rows, now));
-    Ok(Started { run: start.run, new: true, first, sent, claimed: Vec::new() })
+    Ok(Started {
+        run: start.run,
+        new: true,
+        first,
+        sent,
+        claimed: Vec::new(),
+    })
 }
 
 fn check(start: &Start) -> Result<(), Refusal> {
@@ -54,7 +69,11 @@ fn existing(start: &Start, rows: &Rows, digest: u128) -> Result<Option<RunId>, R
             if row.digest != digest {
                 return Err(Refusal::Conflict { key: key.clone() });
             }
-            return Ok(target_run(rows, &start.namespace, &Target::Key(key.clone())));
+            return Ok(target_run(
+                rows,
+                &start.namespace,
+                &Target::Key(key.clone()),
+            ));
         }
     }
     Ok(rows.run(start.run).map(|row| row.id))
@@ -62,27 +81,47 @@ fn existing(start: &Start, rows: &Rows, digest: u128) -> Result<Option<RunId>, R
 
 fn run_key(namespace: &Name, key: &Name) -> KeyId {
     let key = key.as_str().to_owned();
-    KeyId { namespace: namespace.clone(), kind: KeyKind::Run, key }
+    KeyId {
+        namespace: namespace.clone(),
+        kind: KeyKind::Run,
+        key,
+    }
 }
 
 fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Result<(), Refusal> {
     let (root, depth) = match start.parent {
         None => (start.run, 0),
         Some(parent) => {
-            let row = rows.run(parent.run).ok_or(Refusal::UnknownRun { run: parent.run })?;
+            let row = rows
+                .run(parent.run)
+                .ok_or(Refusal::UnknownRun { run: parent.run })?;
             let depth = row.depth + 1;
             Refusal::over("a tree's depth", limits::DEPTH as usize, depth as usize)?;
             (row.root, depth)
         }
     };
-    let version = start.version.unwrap_or_else(|| latest(rows, &start.namespace, &start.workflow));
+    let version = start
+        .version
+        .unwrap_or_else(|| latest(rows, &start.namespace, &start.workflow));
     let (namespace, workflow) = (start.namespace.clone(), start.workflow.clone());
-    let lane = rows.make_lane(Lane { namespace, workflow: workflow.clone(), version });
+    let lane = rows.make_lane(Lane {
+        namespace,
+        workflow: workflow.clone(),
+        version,
+    });
     if let Some(key) = &start.key {
-        let row = KeyRow { run: Some(start.run), digest, sent: None };
+        let row = KeyRow {
+            run: Some(start.run),
+            digest,
+            sent: None,
+        };
         rows.keys.put(run_key(&start.namespace, key), row);
     }
-    let started = Entry::Started { workflow, version, input: start.input.clone() };
+    let started = Entry::Started {
+        workflow,
+        version,
+        input: start.input.clone(),
+    };
     rows.journal.push(JournalRow {
         run: start.run,
         execution: 1,
@@ -92,7 +131,10 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         at: now,
         entries: encode_entries(&[started]),
     });
-    let labels = start.labels.iter().map(|(name, value)| (start.run, name.clone(), value.clone()));
+    let labels = start
+        .labels
+        .iter()
+        .map(|(name, value)| (start.run, name.clone(), value.clone()));
     rows.labels.extend(labels);
     let mut row = RunRow {
         id: start.run,
@@ -114,7 +156,7 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         watchers: 0,
         suspect: false,
         crashes: 0,
-        cancel: false,
+        cancel: CancelMark::None,
         holder: None,
         parent: start.parent,
         root,
@@ -126,7 +168,8 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
     };
     row.settle(now);
     if start.claimant.is_none() {
-        rows.hints.push(Hint::Ready(lane, row.ready_at.unwrap_or(now)));
+        rows.hints
+            .push(Hint::Ready(lane, row.ready_at.unwrap_or(now)));
     }
     rows.put_run(row);
     Ok(())

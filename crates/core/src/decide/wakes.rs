@@ -27,7 +27,10 @@ pub(super) fn wake(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: 
 /// Leases the run, and notes it as taken by the operation at hand.
 pub(super) fn grant(rows: &mut Rows, id: RunId, claimant: Claimant, now: Timestamp) {
     let row = rows.run_mut(id).expect("a granted run exists");
-    assert!(row.owner.is_none() && !row.state.has_ended(), "run {id} cannot be leased");
+    assert!(
+        row.owner.is_none() && !row.state.has_ended(),
+        "run {id} cannot be leased"
+    );
     row.epoch += 1;
     row.owner = Some(claimant.worker);
     row.holder = Some(claimant.worker);
@@ -60,16 +63,32 @@ pub(super) fn inbox(rows: &Rows, id: RunId) -> Vec<Delivery> {
     let mut found: Vec<((bool, u64), Delivery)> = Vec::new();
     let (first, last) = own_mail(id);
     for (mail, body) in rows.mail.range(first, last) {
-        let Some((execution, call)) = body.answers else { continue };
-        assert_eq!(execution, row.execution, "run {id} has a message for another execution");
+        let Some((execution, call)) = body.answers else {
+            continue;
+        };
+        assert_eq!(
+            execution, row.execution,
+            "run {id} has a message for another execution"
+        );
         let source = Source::Mail(mail.number);
-        found.push(((false, mail.number), Delivery { call, source, body: body.body.clone() }));
+        found.push((
+            (false, mail.number),
+            Delivery {
+                call,
+                source,
+                body: body.body.clone(),
+            },
+        ));
     }
     for (wait, body) in rows.waits.iter().filter(|(wait, _)| wait.run == id) {
         let Some(taken) = body.taken else { continue };
         let (order, body) = match taken {
             Taken::Mail(number) => {
-                let mail = MailId { run: id, name: Some(wait.name.clone()), number };
+                let mail = MailId {
+                    run: id,
+                    name: Some(wait.name.clone()),
+                    number,
+                };
                 let row = rows.mail.get(&mail).expect("a matched message is loaded");
                 ((false, number), row.body.clone())
             }
@@ -80,7 +99,14 @@ pub(super) fn inbox(rows: &Rows, id: RunId) -> Vec<Delivery> {
             }
         };
         let source = Source::Wait(wait.name.clone());
-        found.push((order, Delivery { call: wait.call, source, body }));
+        found.push((
+            order,
+            Delivery {
+                call: wait.call,
+                source,
+                body,
+            },
+        ));
     }
     found.sort_by_key(|(order, _)| *order);
     found.truncate(limits::INBOX);
@@ -89,7 +115,11 @@ pub(super) fn inbox(rows: &Rows, id: RunId) -> Vec<Delivery> {
 
 /// Where the engine's own messages to a run lie.
 pub(super) fn own_mail(run: RunId) -> (MailId, MailId) {
-    let at = |number| MailId { run, name: None, number };
+    let at = |number| MailId {
+        run,
+        name: None,
+        number,
+    };
     (at(0), at(u64::MAX))
 }
 
@@ -126,15 +156,34 @@ pub(super) fn tell(
     row.mail_last += 1;
     row.mail += 1;
     let number = row.mail_last;
-    let mail = MailId { run: id, name: None, number };
+    let mail = MailId {
+        run: id,
+        name: None,
+        number,
+    };
     let answers = Some((execution, call));
-    rows.mail.put(mail, MailRow { answers, body: body.clone(), at: now });
-    let delivery = Delivery { call, source: Source::Mail(number), body: body.clone() };
+    rows.mail.put(
+        mail,
+        MailRow {
+            answers,
+            body: body.clone(),
+            at: now,
+        },
+    );
+    let delivery = Delivery {
+        call,
+        source: Source::Mail(number),
+        body: body.clone(),
+    };
     hand_over(rows, id, delivery, claimant, now);
 }
 
 /// The waits of a run for a signal, as a range.
 pub(super) fn waits_for(run: RunId, name: &crate::Name) -> (WaitId, WaitId) {
-    let at = |call| WaitId { run, name: name.clone(), call };
+    let at = |call| WaitId {
+        run,
+        name: name.clone(),
+        call,
+    };
     (at(0), at(u32::MAX))
 }
