@@ -59,7 +59,8 @@ pub struct Changes {
     pub states: Vec<(RunId, Write<StateRow>)>,
     /// Workers.
     pub workers: Vec<(WorkerId, Write<WorkerRow>)>,
-    /// Runs to remove with everything under them.
+    /// Runs to remove with everything under them: journal, labels, mail, waits, keys, state, and
+    /// who waited for their end. That they waited for others' is left, and goes with those.
     pub deleted: Vec<RunId>,
 }
 

@@ -26,6 +26,8 @@ pub const LABEL_BYTES: usize = 256;
 pub const MESSAGE_BYTES: usize = 4096;
 /// Runs that one claim takes.
 pub const CLAIM: usize = 1_000;
+/// Runs left to those who have them in memory that one claim looks past.
+pub const LOOK_PAST: usize = 32;
 /// Messages handed over with one reply.
 pub const INBOX: usize = 1_000;
 /// Runs deleted by one operation.

@@ -30,6 +30,9 @@ pub enum BadName {
 }
 
 impl Name {
+    /// No name comes before this one.
+    pub(crate) const FIRST: Name = Name::constant(" ");
+
     /// A name known when the program is compiled; a bad one does not compile in a `const`.
     ///
     /// # Panics

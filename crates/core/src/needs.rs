@@ -45,11 +45,14 @@ pub enum Need {
     Run(RunId),
     /// A worker.
     Worker(WorkerId),
-    /// Runs of these lanes that are due, into `found`: apart from suspects `limit` of them; if
-    /// there are suspects due, one. And when the next is due, into `found_next`.
+    /// Runs of these lanes that are due, into `found`: `limit` that are no suspects, lane by lane,
+    /// the lanes taking turns at being first, in a lane by priority, then oldest due first; then, if
+    /// there are suspects due, the first of those of all lanes. A lease that ends later than the
+    /// longest one is due too. And when the next is due after now, into `found_next`.
     Due(Vec<LaneId>, usize),
-    /// The run and those below it, nearest first, `limit` of them, into `found`.
-    Tree(RunId, usize),
+    /// The run and all below it, `limit` of them, into `found`: whoever has a parent there comes
+    /// before it, so that the first of them can go without leaving orphans. Brothers by id.
+    Subtree(RunId, usize),
     /// The waits of a run for a signal.
     Waits(RunId, Name),
     /// All waits of a run, the offers they have, and for each gate of those offers the next who
@@ -104,7 +107,7 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
                 return;
             };
             if stage == Stage::Rest {
-                out.push(Need::Tree(run, limits::DELETE + 1));
+                out.push(Need::Subtree(run, limits::DELETE + 1));
                 let row = rows.run(run).expect("the target was loaded");
                 out.push(Need::Run(row.root));
                 out.extend(row.parent.map(|parent| Need::Run(parent.run)));
@@ -117,10 +120,8 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         }
         Op::Claim(claim) if stage == Stage::Runs => {
             out.push(Need::Worker(claim.worker));
-            out.push(Need::Due(
-                claim.lanes.clone(),
-                claim.limit.min(limits::CLAIM),
-            ));
+            let limit = claim.limit.min(limits::CLAIM) + limits::LOOK_PAST + 1;
+            out.push(Need::Due(claim.lanes.clone(), limit));
         }
         Op::Claim(_) if stage == Stage::Rest => {
             for run in rows.found.iter().filter_map(|id| rows.run(*id)) {

@@ -4,7 +4,7 @@
 //! Invariant: a table knows for each row whether the database has it, so that what changed can be
 //! written as inserts, updates and deletes, each row once, however many operations touched it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
@@ -99,6 +99,13 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
     pub fn range(&self, first: K, last: K) -> impl Iterator<Item = (&K, &V)> {
         self.slots
             .range(first..=last)
+            .filter_map(|(key, slot)| slot.row.as_ref().map(|row| (key, row)))
+    }
+
+    /// Rows from `first` on, in order.
+    pub fn starting_at(&self, first: K) -> impl Iterator<Item = (&K, &V)> {
+        self.slots
+            .range(first..)
             .filter_map(|(key, slot)| slot.row.as_ref().map(|row| (key, row)))
     }
 
@@ -386,7 +393,7 @@ impl Rows {
         let lanes = self.lanes[self.stored_lanes..].to_vec();
         let first_lane = u32::try_from(self.stored_lanes).expect("few lanes") + 1;
         self.stored_lanes = self.lanes.len();
-        Changes {
+        let changes = Changes {
             runs,
             lanes,
             first_lane,
@@ -401,21 +408,59 @@ impl Rows {
             watches: self.watches.take_changes(),
             states: self.states.take_changes(),
             workers: self.workers.take_changes(),
-        }
+        };
+        self.purge(&changes.deleted);
+        changes
     }
 
-    /// Removes what is kept under a run: for a store that keeps everything here.
-    pub fn purge(&mut self, run: RunId) {
-        self.mail.slots.retain(|id, _| id.run != run);
-        self.waits.slots.retain(|id, _| id.run != run);
-        self.waiters.retain(|_, id| id.run != run);
+    /// Was a run deleted since the last time? What hangs under it is gone only once that is
+    /// written, so a store writes before it decides the next operation.
+    #[must_use]
+    pub fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
+    /// Forgets what was kept under deleted runs.
+    fn purge(&mut self, runs: &[RunId]) {
+        if runs.is_empty() {
+            return;
+        }
+        let runs: BTreeSet<RunId> = runs.iter().copied().collect();
+        let owned = |key: &KeyRow| key.run.is_some_and(|run| runs.contains(&run));
+        self.mail.slots.retain(|id, _| !runs.contains(&id.run));
+        self.waits.slots.retain(|id, _| !runs.contains(&id.run));
+        self.waiters.retain(|_, id| !runs.contains(&id.run));
         self.watches
             .slots
-            .retain(|(watched, watcher, _, _), _| *watched != run && *watcher != run);
-        self.states.slots.remove(&run);
+            .retain(|(watched, ..), _| !runs.contains(watched));
+        self.states.slots.retain(|run, _| !runs.contains(run));
         self.keys
             .slots
-            .retain(|_, slot| !slot.row.as_ref().is_some_and(|key| key.run == Some(run)));
+            .retain(|_, slot| !slot.row.as_ref().is_some_and(owned));
+    }
+
+    /// The run's messages, those of the engine's own first, then by name and number.
+    pub fn mail_of(&self, run: RunId) -> impl Iterator<Item = (&MailId, &MailRow)> {
+        let first = MailId {
+            run,
+            name: None,
+            number: 0,
+        };
+        self.mail
+            .starting_at(first)
+            .take_while(move |(id, _)| id.run == run)
+    }
+
+    /// The run's open waits, by name and call.
+    pub fn waits_of(&self, run: RunId) -> impl Iterator<Item = (&WaitId, &WaitRow)> {
+        let first = WaitId {
+            run,
+            name: Name::FIRST,
+            call: 0,
+        };
+        self.waits
+            .starting_at(first)
+            .take_while(move |(id, _)| id.run == run)
     }
 
     /// The hints of what was decided since the last time.

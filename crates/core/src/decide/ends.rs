@@ -63,8 +63,7 @@ pub(super) fn close_waits(rows: &mut Rows, id: RunId, claimant: Claimant, now: T
         return;
     }
     let namespace = rows.lane(row.lane).namespace.clone();
-    let of_run = rows.waits.iter().filter(|(wait, _)| wait.run == id);
-    let waits: Vec<WaitId> = of_run.map(|(wait, _)| wait.clone()).collect();
+    let waits: Vec<WaitId> = rows.waits_of(id).map(|(wait, _)| wait.clone()).collect();
     for wait in &waits {
         let_go(rows, &namespace, wait, Some(claimant), now);
     }

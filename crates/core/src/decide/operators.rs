@@ -89,12 +89,12 @@ pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result
     let (parent, ended) = (row.parent, row.state.has_ended());
     let tree = std::mem::take(&mut rows.found);
     let more = tree.len() > limits::DELETE;
-    let from = tree.len().saturating_sub(limits::DELETE);
+    let tree = &tree[..tree.len().min(limits::DELETE)];
     let nobody = Claimant {
         worker: crate::WorkerId::from_bytes([0; 16]),
         lease: limits::LEASE,
     };
-    for id in &tree[from..] {
+    for id in tree {
         ends::close_waits(rows, *id, nobody, now);
         let state = rows.run(*id).expect("found").state;
         rows.delete_run(*id);
@@ -112,7 +112,7 @@ pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result
         );
     }
     Ok(Reply::Deleted {
-        runs: tree.len() - from,
+        runs: tree.len(),
         more,
     })
 }

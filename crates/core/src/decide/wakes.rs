@@ -80,7 +80,7 @@ pub(super) fn inbox(rows: &Rows, id: RunId) -> Vec<Delivery> {
             },
         ));
     }
-    for (wait, body) in rows.waits.iter().filter(|(wait, _)| wait.run == id) {
+    for (wait, body) in rows.waits_of(id) {
         let Some(taken) = body.taken else { continue };
         let (order, body) = match taken {
             Taken::Mail(number) => {
