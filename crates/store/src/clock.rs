@@ -27,7 +27,9 @@ pub struct SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
         Timestamp(self.latest.fetch_max(micros, Ordering::Relaxed).max(micros))
     }
@@ -62,7 +64,13 @@ impl ManualClock {
     /// A clock that shows this time.
     #[must_use]
     pub fn at(now: Timestamp) -> ManualClock {
-        ManualClock { state: Mutex::new(Manual { now, number: 0, sleepers: BTreeMap::new() }) }
+        ManualClock {
+            state: Mutex::new(Manual {
+                now,
+                number: 0,
+                sleepers: BTreeMap::new(),
+            }),
+        }
     }
 
     /// Moves it forward and wakes those whose time has come.
@@ -90,7 +98,10 @@ impl Clock for ManualClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> Boxed<'_, ()> {
-        let mut place = Place { clock: self, key: None };
+        let mut place = Place {
+            clock: self,
+            key: None,
+        };
         Box::pin(std::future::poll_fn(move |context| {
             let mut state = self.state.lock().expect("clock");
             if let Some(key) = place.key.take() {

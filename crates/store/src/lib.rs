@@ -10,6 +10,7 @@ mod clock;
 mod memory;
 mod query;
 mod sqlite;
+mod turns;
 mod tx;
 
 use std::any::Any;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use roundel_core::{Hint, Op, Refusal, Reply, Round, RunId, Timestamp, WorkerId};
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use memory::Memory;
+pub use memory::{Fate, Faults, Memory, Point, Snapshot};
 pub use query::{
     Answer, Dump, JournalPage, MailView, Page, Query, RunFilter, RunView, StateView, Stats,
 };
@@ -86,7 +87,10 @@ pub enum Ask {
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Request");
-        shown.field("tag", &self.tag).field("ask", &self.ask).finish_non_exhaustive()
+        shown
+            .field("tag", &self.tag)
+            .field("ask", &self.ask)
+            .finish_non_exhaustive()
     }
 }
 
@@ -181,6 +185,10 @@ pub fn ask(store: &dyn Store, op: Op) -> Result<Reply, Error> {
         }
     }
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-    store.submit(vec![Request { ask: Ask::Op(op), tag: 0, sink: Arc::new(Once(sender)) }]);
+    store.submit(vec![Request {
+        ask: Ask::Op(op),
+        tag: 0,
+        sink: Arc::new(Once(sender)),
+    }]);
     receiver.recv().map_err(|_| Error::Closed)?.result
 }

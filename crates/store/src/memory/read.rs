@@ -1,0 +1,197 @@
+//! Answers to queries.
+
+use std::collections::BTreeMap;
+
+use roundel_core::{KeyId, KeyKind, Name, Refusal, RunId, RunRow, RunState, Target};
+
+use super::state::{State, Tables};
+use crate::{Answer, Dump, Error, Page, Query, RunFilter, RunView, Stats};
+
+impl State {
+    pub(super) fn read(&self, query: Query) -> Result<Answer, Error> {
+        let tables = &self.tables;
+        Ok(match query {
+            Query::Run(namespace, target) => {
+                let found = tables.find(&namespace, &target);
+                Answer::Run(found.map(|row| Box::new(tables.view(row))))
+            }
+            Query::Runs(filter) => Answer::Runs(tables.runs(&filter)),
+            Query::Journal {
+                run,
+                execution,
+                after,
+                limit,
+            } => {
+                tables.known(run)?;
+                let rows = tables
+                    .journal
+                    .range((run, execution, 0)..=(run, execution, u64::MAX));
+                let rows = rows.map(|(_, row)| row);
+                let rows = rows.filter(|row| row.first + u64::from(row.count) > after + 1);
+                Answer::Journal(page(rows.cloned(), limit))
+            }
+            Query::Mail(run, after, limit) => {
+                tables.known(run)?;
+                let mail = tables.rows.mail_of(run).filter(|(id, _)| id.number > after);
+                let mut mail: Vec<_> = mail.map(|(id, row)| (id.clone(), row.clone())).collect();
+                mail.sort_by_key(|(id, _)| id.number);
+                mail.truncate(limit);
+                Answer::Mail(mail)
+            }
+            Query::State(run) => {
+                tables.known(run)?;
+                Answer::State(tables.rows.states.get(&run).cloned())
+            }
+            Query::Children(run, after, limit) => {
+                tables.known(run)?;
+                let below = tables.index.children(run, after);
+                let below = below.map(|child| tables.rows.run(child).expect("indexed"));
+                Answer::Runs(page(below.map(|row| tables.view(row)), limit))
+            }
+            Query::Stats(namespace) => Answer::Stats(tables.stats(&namespace)),
+            Query::Workers => Answer::Workers(
+                tables
+                    .rows
+                    .workers
+                    .iter()
+                    .map(|(_, row)| row.clone())
+                    .collect(),
+            ),
+            Query::Dump => Answer::Dump(Box::new(tables.dump())),
+        })
+    }
+}
+
+fn page<T>(mut items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
+    let found = items.by_ref().take(limit).collect();
+    Page {
+        items: found,
+        more: items.next().is_some(),
+    }
+}
+
+impl Tables {
+    fn known(&self, run: RunId) -> Result<(), Error> {
+        self.rows
+            .run(run)
+            .map(|_| ())
+            .ok_or(Error::Refused(Refusal::UnknownRun { run }))
+    }
+
+    fn find(&self, namespace: &Name, target: &Target) -> Option<&RunRow> {
+        let row = match target {
+            Target::Run(run) => self.rows.run(*run)?,
+            Target::Key(key) => {
+                let (namespace, key) = (namespace.clone(), key.as_str().to_owned());
+                let id = KeyId {
+                    namespace,
+                    kind: KeyKind::Run,
+                    key,
+                };
+                self.rows.run(self.rows.keys.get(&id)?.run?)?
+            }
+        };
+        self.is_in(row, namespace).then_some(row)
+    }
+
+    fn is_in(&self, row: &RunRow, namespace: &Name) -> bool {
+        self.rows.lane(row.lane).namespace == *namespace
+    }
+
+    fn view(&self, row: &RunRow) -> RunView {
+        let labels = self.labels.range((row.id, Name::constant(" "))..);
+        let labels = labels.take_while(|((run, _), _)| *run == row.id);
+        RunView {
+            row: row.clone(),
+            lane: self.rows.lane(row.lane).clone(),
+            labels: labels
+                .map(|((_, name), value)| (name.clone(), value.clone()))
+                .collect(),
+        }
+    }
+
+    fn runs(&self, filter: &RunFilter) -> Page<RunView> {
+        let runs = self.index.runs_before(filter.before);
+        let runs = runs.map(|run| self.rows.run(run).expect("indexed"));
+        let fits = |row: &&RunRow| {
+            let lane = self.rows.lane(row.lane);
+            lane.namespace == filter.namespace
+                && filter
+                    .workflow
+                    .as_ref()
+                    .is_none_or(|workflow| lane.workflow == *workflow)
+                && filter.state.is_none_or(|state| row.state == state)
+                && filter.label.as_ref().is_none_or(|(name, value)| {
+                    self.labels.get(&(row.id, name.clone())) == Some(value)
+                })
+        };
+        page(runs.filter(fits).map(|row| self.view(row)), filter.limit)
+    }
+
+    fn stats(&self, namespace: &Name) -> Stats {
+        let mut runs: BTreeMap<(Name, u32, usize), u64> = BTreeMap::new();
+        let mut mail = 0;
+        for row in self.rows.runs().filter(|row| self.is_in(row, namespace)) {
+            let lane = self.rows.lane(row.lane);
+            let state = RunState::ALL.iter().position(|state| *state == row.state);
+            let key = (
+                lane.workflow.clone(),
+                lane.version,
+                state.expect("a known state"),
+            );
+            *runs.entry(key).or_default() += 1;
+            mail += u64::from(row.mail);
+        }
+        let mut offers: BTreeMap<Name, u64> = BTreeMap::new();
+        let free = self
+            .rows
+            .offers
+            .iter()
+            .filter(|(_, row)| row.taken_by.is_none());
+        for (id, _) in free.filter(|(id, _)| id.gate.namespace == *namespace) {
+            *offers.entry(id.gate.name.clone()).or_default() += 1;
+        }
+        let counted = |((workflow, version, state), count): ((Name, u32, usize), u64)| {
+            (workflow, version, RunState::ALL[state], count)
+        };
+        Stats {
+            runs: runs.into_iter().map(counted).collect(),
+            offers: offers.into_iter().collect(),
+            mail,
+        }
+    }
+
+    fn dump(&self) -> Dump {
+        fn all<K: Clone + Ord, V: Clone>(table: &roundel_core::Table<K, V>) -> Vec<(K, V)> {
+            table
+                .iter()
+                .map(|(key, row)| (key.clone(), row.clone()))
+                .collect()
+        }
+        let labels = self.labels.iter();
+        let labels = labels.map(|((run, name), value)| (*run, name.clone(), value.clone()));
+        Dump {
+            lanes: self.rows.lanes().to_vec(),
+            runs: self
+                .index
+                .runs()
+                .map(|run| self.rows.run(run).expect("indexed").clone())
+                .collect(),
+            journal: self.journal.values().cloned().collect(),
+            labels: labels.collect(),
+            mail: all(&self.rows.mail),
+            waits: all(&self.rows.waits),
+            gates: all(&self.rows.gates),
+            offers: all(&self.rows.offers),
+            keys: all(&self.rows.keys),
+            watches: self.rows.watches.iter().map(|(watch, ())| *watch).collect(),
+            states: all(&self.rows.states),
+            workers: self
+                .rows
+                .workers
+                .iter()
+                .map(|(_, row)| row.clone())
+                .collect(),
+        }
+    }
+}

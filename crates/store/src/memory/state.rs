@@ -1,0 +1,155 @@
+//! The rows, and how one request changes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use roundel_core::{
+    Hint, JournalRow, Name, Need, Op, Reply, Rows, RunId, Stage, Timestamp, decide, needs,
+};
+
+use super::faults::{Fate, Faults, Point};
+use super::index::Index;
+use super::work::Companion;
+use crate::{Ask, Error};
+
+/// Everything that the store holds.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) tables: Tables,
+    pub(super) companion: Companion,
+    pub(super) faults: Option<Arc<dyn Faults>>,
+}
+
+/// Every row.
+#[derive(Clone, Default)]
+pub(super) struct Tables {
+    pub(super) rows: Rows,
+    pub(super) journal: BTreeMap<(RunId, u32, u64), JournalRow>,
+    pub(super) labels: BTreeMap<(RunId, Name), String>,
+    pub(super) index: Index,
+}
+
+/// Everything, as it was at some time.
+#[derive(Clone)]
+pub struct Snapshot {
+    tables: Tables,
+    companion: Companion,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({} runs)", self.tables.index.runs().count())
+    }
+}
+
+impl State {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            tables: self.tables.clone(),
+            companion: self.companion.clone(),
+        }
+    }
+
+    pub(super) fn restore(&mut self, snapshot: &Snapshot) {
+        self.tables = snapshot.tables.clone();
+        self.companion = snapshot.companion.clone();
+    }
+
+    /// Takes one request through its transaction.
+    pub(super) fn answer(
+        &mut self,
+        ask: &mut Ask,
+        now: Timestamp,
+        hints: &mut Vec<Hint>,
+    ) -> Result<Reply, Error> {
+        let aborted = || Error::Unavailable("a fault was injected".into());
+        let lost = || Error::Unknown("a fault was injected".into());
+        let Some(faults) = self.faults.clone() else {
+            let reply = self.transact(ask, now)?;
+            hints.extend(self.tables.rows.take_hints());
+            return Ok(reply);
+        };
+        let begin = faults.at(Point::Begin);
+        if begin == Fate::Abort {
+            return Err(aborted());
+        }
+        let before = self.snapshot();
+        let result = self.transact(ask, now);
+        let commit = faults.at(Point::Commit);
+        if commit == Fate::Abort {
+            self.restore(&before);
+            return Err(aborted());
+        }
+        let told = self.tables.rows.take_hints();
+        let fates = [begin, commit, faults.at(Point::Committed)];
+        if fates.iter().any(|fate| *fate != Fate::Proceed) {
+            return Err(lost());
+        }
+        hints.extend(told);
+        result
+    }
+
+    fn transact(&mut self, ask: &mut Ask, now: Timestamp) -> Result<Reply, Error> {
+        match ask {
+            Ask::Op(op) => self.tables.decide(op, now),
+            Ask::Work(work) => self.companion.work(work.as_mut(), &mut self.tables, now),
+        }
+    }
+}
+
+impl Tables {
+    /// Loads, decides, writes.
+    pub(super) fn decide(&mut self, op: &Op, now: Timestamp) -> Result<Reply, Error> {
+        self.search(op, now);
+        let reply = decide(op, &mut self.rows, now);
+        let changes = self.rows.take_changes();
+        self.index.apply(&changes);
+        for row in changes.journal {
+            self.journal
+                .insert((row.run, row.execution, row.first), row);
+        }
+        for (run, name, value) in changes.labels {
+            self.labels.insert((run, name), value);
+        }
+        for run in changes.deleted {
+            self.forget(run);
+        }
+        Ok(reply?)
+    }
+
+    /// All rows are here; only searches have to be made.
+    fn search(&mut self, op: &Op, now: Timestamp) {
+        if !matches!(op, Op::Claim(_) | Op::Delete(_)) {
+            return;
+        }
+        let mut wanted = Vec::new();
+        for stage in Stage::ALL {
+            needs(op, &self.rows, stage, &mut wanted);
+            for need in wanted.drain(..) {
+                match need {
+                    Need::Due(lanes, limit) => {
+                        let due = self.index.due(&lanes, limit, now);
+                        (self.rows.found, self.rows.found_next) = (due.runs, due.next);
+                    }
+                    Need::Subtree(run, limit) => self.rows.found = self.index.tree(run, limit),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, run: RunId) {
+        let journal = self.journal.range((run, 0, 0)..=(run, u32::MAX, u64::MAX));
+        let journal: Vec<_> = journal.map(|(key, _)| *key).collect();
+        journal
+            .iter()
+            .for_each(|key| drop(self.journal.remove(key)));
+        let first = (run, Name::constant(" "));
+        let labels = self
+            .labels
+            .range(first..)
+            .take_while(|((of, _), _)| *of == run);
+        let labels: Vec<_> = labels.map(|(key, _)| key.clone()).collect();
+        labels.iter().for_each(|key| drop(self.labels.remove(key)));
+    }
+}

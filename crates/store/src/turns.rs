@@ -1,0 +1,50 @@
+//! Whose turn it is: the order in which a claim looks at the lanes it may take from, so that a busy
+//! lane does not starve a quiet one. The lane that came first longest ago comes first.
+
+use roundel_core::LaneId;
+use rustc_hash::FxHashMap;
+
+/// When each lane last came first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns {
+    last: FxHashMap<LaneId, u64>,
+    turn: u64,
+}
+
+impl Turns {
+    /// The lanes in the order of this turn, each once. A claim takes all that it may from the first
+    /// of them, then what is still missing from the second, and so on.
+    pub(crate) fn order(&mut self, lanes: &[LaneId]) -> Vec<LaneId> {
+        let mut order: Vec<LaneId> = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            if !order.contains(lane) {
+                order.push(*lane);
+            }
+        }
+        order.sort_by_key(|lane| self.last.get(lane).copied().unwrap_or(0));
+        self.turn += 1;
+        if let Some(first) = order.first() {
+            self.last.insert(*first, self.turn);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b15_every_lane_comes_first_in_turn_whoever_asks_in_between() {
+        let mut turns = Turns::default();
+        let lanes = |numbers: &[u32]| numbers.iter().copied().map(LaneId).collect::<Vec<_>>();
+        let (mine, theirs) = (lanes(&[1, 2]), lanes(&[3, 4]));
+        let mut first = Vec::new();
+        for _ in 0..4 {
+            first.push(turns.order(&mine)[0].0);
+            turns.order(&theirs);
+        }
+        assert_eq!(first, [1, 2, 1, 2]);
+        assert_eq!(turns.order(&lanes(&[5, 5, 1])), lanes(&[5, 1]));
+    }
+}
