@@ -1,1 +1,45 @@
-//! Roundel.
+//! Durable execution for Rust, over your own database.
+//!
+//! A workflow is a plain `async fn` that survives crashes: what it has done is recorded in a
+//! journal, in one SQLite file next to your own tables, and it goes on from there.
+
+mod client;
+mod cx;
+mod engine;
+mod error;
+mod flag;
+mod live;
+mod metrics;
+mod names;
+mod post;
+mod rests;
+mod worker;
+
+pub use client::{Client, Handle, Runs, SendTo, StartRun, To};
+pub use cx::{
+    Attempt, Child, ContinueAsNew, Cx, Effect, Recorded, Resource, SendSignal, Sleep, Spawn, Step,
+    Wait, WaitForRun,
+};
+pub use engine::{Engine, EngineBuilder};
+pub use error::Error;
+pub use metrics::Metrics;
+pub use names::{Signal, Workflow};
+pub use roundel_core::{
+    BadName, Backoff, Cancelled, Class, Entry, Failure, Name, Op, Patched, Payload, Refusal, Reply,
+    Retry, RunId, RunState, Sent, Timestamp, limits,
+};
+pub use roundel_store::{
+    Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock, Tx, TxError,
+    Value,
+};
+
+/// What workflows, steps and effects return.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Combining durable calls: these poll in a fixed order, so that a workflow does the same in
+/// replay. `tokio::select!` and `tokio::join!` do not.
+pub mod future {
+    pub use futures_util::future::{
+        Either, join, join_all, join3, join4, select, select_all, try_join, try_join_all,
+    };
+}

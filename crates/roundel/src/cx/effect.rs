@@ -1,0 +1,197 @@
+//! Effects: work outside the database. At least once, always with the same key, result recorded.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use roundel_core::{Call, Failure, Name, Payload, Retry};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::shared::{Asked, CallGuard, Inner, Phase, Shared, Tries};
+use super::{Cx, decode_outcome, encode, name};
+
+/// One attempt of an effect, as its closure sees it.
+#[derive(Clone)]
+pub struct Attempt {
+    shared: Arc<Shared>,
+    call: u32,
+    number: u32,
+    last: bool,
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Attempt({} of {})", self.number, self.key())
+    }
+}
+
+impl Attempt {
+    /// The idempotency key: the same for every attempt of this call, after any crash, and for no
+    /// other call. Give it to the service that is called.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let info = &self.shared.info;
+        format!("{}-{}-{}", info.run, info.execution, self.call)
+    }
+
+    /// Counted from 1.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Is there no further attempt if this fails?
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.last
+    }
+
+    /// Waits until the run is asked to end. What still runs after the grace time is abandoned.
+    pub async fn cancelled(&self) {
+        std::future::poll_fn(|context| self.shared.lock().poll_cancelled(context)).await;
+    }
+}
+
+pin_project! {
+    /// A durable call to the outside. Await it.
+    #[must_use = "it does nothing unless awaited"]
+    pub struct Effect<F, Fut, T> {
+        name: Result<Name, Failure>,
+        tries: Tries,
+        call: F,
+        #[pin]
+        running: Option<Fut>,
+        guard: CallGuard,
+        value: PhantomData<fn() -> T>,
+    }
+}
+
+impl<F, Fut, T> std::fmt::Debug for Effect<F, Fut, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Effect({:?})", self.name)
+    }
+}
+
+impl Cx {
+    /// Calls the outside: an API, a file, another service. Runs at least once; its result is
+    /// recorded and not asked for again. Errors are tried again as [`Effect::retry`] says.
+    pub fn effect<F, Fut, T, E>(
+        &self,
+        name_of: impl Into<Cow<'static, str>>,
+        call: F,
+    ) -> Effect<F, Fut, T>
+    where
+        F: Fn(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Into<Failure>,
+        T: Serialize + DeserializeOwned,
+    {
+        Effect {
+            name: name(name_of),
+            tries: Tries { retry: Retry::exponential(5), each: None, total: None },
+            call,
+            running: None,
+            guard: CallGuard::new(&self.shared),
+            value: PhantomData,
+        }
+    }
+}
+
+impl<F, Fut, T> Effect<F, Fut, T> {
+    /// How often, and with which pauses.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.tries.retry = retry;
+        self
+    }
+
+    /// How long one attempt may take.
+    pub fn attempt_timeout(mut self, limit: Duration) -> Self {
+        self.tries.each = Some(limit);
+        self
+    }
+
+    /// How long all attempts and the pauses between them may take.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.tries.total = Some(limit);
+        self
+    }
+}
+
+impl<F, Fut, T, E> Future for Effect<F, Fut, T>
+where
+    F: Fn(Attempt) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    E: Into<Failure>,
+    T: Serialize + DeserializeOwned,
+{
+    type Output = Result<T, Failure>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let name = match this.name {
+            Ok(name) => name,
+            Err(failure) => return Poll::Ready(Err(failure.clone())),
+        };
+        let tries = *this.tries;
+        let polled = this.guard.poll(context, || {
+            (Call::Effect { name: name.clone() }, Asked::Effect(tries))
+        });
+        if let Poll::Ready(outcome) = polled {
+            this.running.set(None);
+            return Poll::Ready(decode_outcome(outcome));
+        }
+        let call = this.guard.number().expect("registered");
+        let shared = this.guard.shared.clone();
+        let (attempt, stopped) = may_run(&shared.lock(), call);
+        let Some(attempt) = attempt else {
+            if stopped {
+                this.running.set(None);
+            }
+            return Poll::Pending;
+        };
+        let running = catch_unwind(AssertUnwindSafe(|| {
+            if this.running.is_none() {
+                let last = tries.retry.is_last(attempt);
+                let seen = Attempt { shared: shared.clone(), call, number: attempt, last };
+                this.running.set(Some((this.call)(seen)));
+            }
+            this.running.as_mut().as_pin_mut().expect("just set").poll(context)
+        }));
+        let result: Result<Payload, Failure> = match running {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(Ok(value))) => encode(&value),
+            Ok(Poll::Ready(Err(error))) => Err(error.into()),
+            Err(panic) => Err(panicked(panic.as_ref())),
+        };
+        this.running.set(None);
+        let mut inner = shared.lock();
+        inner.attempt_over(call);
+        inner.finished.push((call, result));
+        Poll::Pending
+    }
+}
+
+/// The number of the attempt that may run now; and whether one that ran was stopped.
+fn may_run(inner: &Inner, call: u32) -> (Option<u32>, bool) {
+    let Some(slot) = inner.calls.get(&call) else { return (None, true) };
+    let runs = slot.run && slot.phase == Phase::Open && inner.in_step.is_none();
+    let next = || u32::try_from(slot.attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
+    (runs.then(next), !slot.run)
+}
+
+/// What a panic said, as a failure. Only a change of code helps, so it is not tried again.
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let said = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "something that is not text".into());
+    Failure::permanent(format!("the code panicked: {said}")).with_code("panic")
+}

@@ -1,0 +1,170 @@
+//! What a workflow's function is given: `Cx`, and the durable calls it makes.
+//!
+//! Every call here is recorded in the journal and found again in replay. Between calls a workflow
+//! must do the same each time: no clocks, no randomness, no I/O of its own.
+
+mod causes;
+mod effect;
+mod records;
+mod resource;
+pub(crate) mod shared;
+mod step;
+mod waits;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use roundel_core::{Failure, Name, Outcome, Payload, RunId, limits};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use causes::{Child, SendSignal, Spawn};
+pub(crate) use causes::new_start;
+pub(crate) use effect::panicked;
+pub use effect::{Attempt, Effect};
+pub use records::Recorded;
+pub use resource::Resource;
+pub use step::Step;
+pub use waits::{Sleep, Wait, WaitForRun};
+
+use shared::Shared;
+
+/// A workflow's view of its own run. Cheap to clone.
+#[derive(Clone)]
+pub struct Cx {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Cx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cx({})", self.shared.info.run)
+    }
+}
+
+impl Cx {
+    /// This run.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.shared.info.run
+    }
+
+    /// The user's own id for it.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.shared.info.key.as_ref().map(Name::as_str)
+    }
+
+    /// The tenant.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.shared.info.namespace.as_str()
+    }
+
+    /// The version it is pinned to.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.shared.info.version
+    }
+
+    /// Counts `continue_as_new`, from 1.
+    #[must_use]
+    pub fn execution(&self) -> u32 {
+        self.shared.info.execution
+    }
+
+    /// Is the function being run over what has already happened? For logging only: what a
+    /// workflow does must not depend on it.
+    #[must_use]
+    pub fn is_replaying(&self) -> bool {
+        self.shared.lock().replaying
+    }
+
+    /// Ends this execution and begins anew with this input and an empty journal, in one commit.
+    /// Unread signals, parent, key and state stay. Never returns.
+    pub fn continue_as_new<I: Serialize, O>(&self, input: &I) -> ContinueAsNew<O> {
+        ContinueAsNew { cx: self.clone(), with: encode(input), version: None, never: Never::new() }
+    }
+}
+
+type Never<O> = std::marker::PhantomData<fn() -> O>;
+
+trait NewNever {
+    fn new() -> Self;
+}
+
+impl<O> NewNever for Never<O> {
+    fn new() -> Self {
+        std::marker::PhantomData
+    }
+}
+
+/// The end of this execution and the beginning of the next.
+#[must_use = "it does nothing unless awaited"]
+pub struct ContinueAsNew<O> {
+    cx: Cx,
+    with: Result<Payload, Failure>,
+    version: Option<u32>,
+    never: Never<O>,
+}
+
+impl<O> ContinueAsNew<O> {
+    /// In this version of the workflow.
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = Some(version);
+        self
+    }
+}
+
+impl<O> std::fmt::Debug for ContinueAsNew<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ContinueAsNew").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl<O> Future for ContinueAsNew<O> {
+    type Output = Result<O, Failure>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let _ = self.never;
+        match &self.with {
+            Ok(input) => {
+                self.cx.shared.lock().continue_with = Some((input.clone(), self.version));
+                Poll::Pending
+            }
+            Err(failure) => Poll::Ready(Err(failure.clone())),
+        }
+    }
+}
+
+/// A value as it is recorded, within the limit.
+pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Payload, Failure> {
+    let payload = Payload::encode(value).map_err(|error| {
+        Failure::permanent(format!("a value has no JSON form: {error}")).with_code("unencodable")
+    })?;
+    if payload.size() > limits::PAYLOAD_BYTES {
+        let (limit, found) = (limits::PAYLOAD_BYTES, payload.size());
+        let message =
+            format!("a value has {found} bytes as JSON; at most {limit} are allowed; store a reference");
+        return Err(Failure::permanent(message).with_code("too_large"));
+    }
+    Ok(payload)
+}
+
+/// A recorded value, as its type.
+pub(crate) fn decode<T: DeserializeOwned>(payload: &Payload) -> Result<T, Failure> {
+    payload.decode().map_err(|error| {
+        let wanted = std::any::type_name::<T>();
+        Failure::permanent(format!("a recorded value does not fit `{wanted}`: {error}"))
+            .with_code("undecodable")
+    })
+}
+
+pub(crate) fn decode_outcome<T: DeserializeOwned>(outcome: Outcome) -> Result<T, Failure> {
+    outcome.into_result().and_then(|payload| decode(&payload))
+}
+
+pub(crate) fn name(text: impl Into<std::borrow::Cow<'static, str>>) -> Result<Name, Failure> {
+    Name::new(text).map_err(|error| Failure::permanent(error).with_code("bad_name"))
+}

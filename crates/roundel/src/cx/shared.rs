@@ -1,0 +1,264 @@
+//! What a run's function and its driver share: the table of durable calls.
+//!
+//! A call gets its number at its first poll. Its future finds its outcome here, put there by the
+//! driver, one outcome at a time with a poll between, in the order of the journal; live exactly as
+//! in replay. Dropping a future before its outcome notes that, and removes nothing else.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use roundel_core::{
+    Attempted, Call, Failure, Name, Offer, Outcome, Payload, Retry, RunId, Signal, Start,
+    StateChange, Target, Timestamp,
+};
+use roundel_store::Tx;
+use rustc_hash::FxHashMap;
+
+/// What is fixed about a run while its function runs.
+#[derive(Clone, Debug)]
+pub(crate) struct RunInfo {
+    pub(crate) namespace: Name,
+    pub(crate) run: RunId,
+    pub(crate) workflow: Name,
+    pub(crate) version: u32,
+    pub(crate) execution: u32,
+    pub(crate) key: Option<Name>,
+    pub(crate) is_root: bool,
+}
+
+pub(crate) struct Shared {
+    pub(crate) info: RunInfo,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+pub(crate) struct Inner {
+    /// The last number given to a call.
+    last: u32,
+    pub(crate) calls: FxHashMap<u32, Slot>,
+    /// Registered and not in the journal yet, in order.
+    pub(crate) fresh: Vec<u32>,
+    /// Effects that finished an attempt, in order.
+    pub(crate) finished: Vec<(u32, Result<Payload, Failure>)>,
+    /// Calls whose futures were dropped before their outcome, in order.
+    pub(crate) dropped: Vec<u32>,
+    /// The step whose turn it is, while the run is inside its transaction.
+    pub(crate) in_step: Option<(u32, Tx)>,
+    /// What that step came to.
+    pub(crate) worked: Option<Result<Payload, Failure>>,
+    /// The function asked to begin anew: input and version.
+    pub(crate) continue_with: Option<(Payload, Option<u32>)>,
+    /// Effects whose attempt may run.
+    pub(crate) running: u32,
+    /// Futures that the engine knows and that are not durable: resources being opened.
+    pub(crate) opening: u32,
+    /// The run was asked to end.
+    pub(crate) cancelled: bool,
+    cancel_wakers: Vec<Waker>,
+    /// The function is being let go: drops mean nothing.
+    pub(crate) closed: bool,
+    /// The journal is being replayed.
+    pub(crate) replaying: bool,
+}
+
+/// One durable call.
+pub(crate) struct Slot {
+    pub(crate) what: Call,
+    pub(crate) ask: Asked,
+    pub(crate) phase: Phase,
+    pub(crate) waker: Option<Waker>,
+    /// When it began, by the store's clock.
+    pub(crate) begun_at: Option<Timestamp>,
+    /// Attempts that failed.
+    pub(crate) attempts: Vec<Attempted>,
+    /// May an attempt run? An effect runs only after its beginning is committed.
+    pub(crate) run: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Phase {
+    /// Not in the journal.
+    Fresh,
+    /// Begun, not done.
+    Open,
+    /// Done; the future has not seen it.
+    Done(Outcome),
+}
+
+/// What a call needs beyond what the journal says.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    Step(Tries),
+    Effect(Tries),
+    Sleep(Span),
+    Wait { offerable: bool, within: Option<std::time::Duration> },
+    Watch(Target),
+    Child(Box<Start>),
+    Spawn(Box<Start>),
+    Signal(Box<Signal>),
+    Offer(Box<Offer>),
+    Record(Payload),
+    Change(StateChange),
+    ReadState,
+}
+
+/// How long a sleep is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Span {
+    For(std::time::Duration),
+    Until(Timestamp),
+}
+
+/// How often and how long a step or an effect is tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tries {
+    pub(crate) retry: Retry,
+    pub(crate) each: Option<std::time::Duration>,
+    pub(crate) total: Option<std::time::Duration>,
+}
+
+impl Shared {
+    pub(crate) fn new(info: RunInfo, replaying: bool) -> Arc<Shared> {
+        let inner = Inner { replaying, ..Inner::default() };
+        Arc::new(Shared { info, inner: Mutex::new(inner) })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    pub(crate) fn register(&mut self, what: Call, ask: Asked, waker: &Waker) -> u32 {
+        self.last += 1;
+        let slot = Slot {
+            what,
+            ask,
+            phase: Phase::Fresh,
+            waker: Some(waker.clone()),
+            begun_at: None,
+            attempts: Vec::new(),
+            run: false,
+        };
+        self.calls.insert(self.last, slot);
+        self.fresh.push(self.last);
+        self.last
+    }
+
+    /// Puts the outcome where the call's future finds it, and wakes that.
+    pub(crate) fn complete(&mut self, call: u32, outcome: Outcome) {
+        self.attempt_over(call);
+        if let Some(slot) = self.calls.get_mut(&call) {
+            slot.phase = Phase::Done(outcome);
+            if let Some(waker) = slot.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Lets the next attempt of an effect run.
+    pub(crate) fn let_run(&mut self, call: u32) {
+        if let Some(slot) = self.calls.get_mut(&call) {
+            if !std::mem::replace(&mut slot.run, true) {
+                self.running += 1;
+            }
+            if let Some(waker) = slot.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// The attempt is over: nothing of it runs any more.
+    pub(crate) fn attempt_over(&mut self, call: u32) {
+        if let Some(slot) = self.calls.get_mut(&call) {
+            if std::mem::replace(&mut slot.run, false) {
+                self.running -= 1;
+            }
+        }
+    }
+
+    /// Abandons the attempt: the call's future drops it when it is polled.
+    pub(crate) fn stop(&mut self, call: u32) {
+        self.attempt_over(call);
+        if let Some(waker) = self.calls.get_mut(&call).and_then(|slot| slot.waker.take()) {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn cancel(&mut self) {
+        self.cancelled = true;
+        self.cancel_wakers.drain(..).for_each(Waker::wake);
+    }
+
+    pub(crate) fn poll_cancelled(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.cancelled {
+            return Poll::Ready(());
+        }
+        self.cancel_wakers.push(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A durable call, as its future holds it.
+pub(crate) struct CallGuard {
+    pub(crate) shared: Arc<Shared>,
+    number: Option<u32>,
+}
+
+impl CallGuard {
+    pub(crate) fn new(shared: &Arc<Shared>) -> CallGuard {
+        CallGuard { shared: shared.clone(), number: None }
+    }
+
+    /// Registers at the first poll; afterwards looks for the outcome.
+    pub(crate) fn poll(
+        &mut self,
+        context: &Context<'_>,
+        ask: impl FnOnce() -> (Call, Asked),
+    ) -> Poll<Outcome> {
+        let mut inner = self.shared.lock();
+        let Some(number) = self.number else {
+            let (what, ask) = ask();
+            self.number = Some(inner.register(what, ask, context.waker()));
+            return Poll::Pending;
+        };
+        let slot = inner.calls.get_mut(&number).expect("a call is polled after its end");
+        if !matches!(slot.phase, Phase::Done(_)) {
+            match &mut slot.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                none => *none = Some(context.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        let slot = inner.calls.remove(&number).expect("just seen");
+        self.number = None;
+        match slot.phase {
+            Phase::Done(outcome) => Poll::Ready(outcome),
+            Phase::Fresh | Phase::Open => unreachable!("just seen"),
+        }
+    }
+
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.number
+    }
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let mut inner = self.shared.lock();
+        if inner.closed {
+            return;
+        }
+        inner.attempt_over(number);
+        let Some(slot) = inner.calls.remove(&number) else { return };
+        inner.finished.retain(|(call, _)| *call != number);
+        if slot.phase == Phase::Fresh {
+            // Never recorded: it leaves no trace, but its number stays used, live as in replay.
+            inner.fresh.retain(|call| *call != number);
+        } else if slot.phase == Phase::Open {
+            inner.dropped.push(number);
+            inner.calls.insert(number, Slot { waker: None, ..slot });
+        }
+    }
+}

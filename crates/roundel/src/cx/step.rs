@@ -1,0 +1,126 @@
+//! Steps: work inside the round's own database transaction. What they write happens exactly once.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use roundel_core::{Call, Failure, Name, Payload, Retry};
+use roundel_store::Tx;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::effect::panicked;
+use super::shared::{Asked, CallGuard, Tries};
+use super::{Cx, decode_outcome, encode, name};
+
+/// A durable step in the database. Await it.
+#[must_use = "it does nothing unless awaited"]
+pub struct Step<F, T> {
+    name: Result<Name, Failure>,
+    tries: Tries,
+    work: F,
+    guard: CallGuard,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<F, T> std::fmt::Debug for Step<F, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Step({:?})", self.name)
+    }
+}
+
+// The closure is never pinned: its future lives within one poll.
+impl<F, T> Unpin for Step<F, T> {}
+
+impl Cx {
+    /// Runs SQL in the transaction that also records that it ran. Only the transaction may be
+    /// awaited inside. An error rolls it back; it is tried again as [`Step::retry`] says.
+    pub fn step<F, Fut, T, E>(
+        &self,
+        name_of: impl Into<Cow<'static, str>>,
+        work: F,
+    ) -> Step<F, T>
+    where
+        F: Fn(Tx) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Into<Failure>,
+        T: Serialize + DeserializeOwned,
+    {
+        Step {
+            name: name(name_of),
+            tries: Tries { retry: Retry::exponential(3), each: None, total: None },
+            work,
+            guard: CallGuard::new(&self.shared),
+            value: PhantomData,
+        }
+    }
+}
+
+impl<F, T> Step<F, T> {
+    /// How often, and with which pauses.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.tries.retry = retry;
+        self
+    }
+}
+
+impl<F, Fut, T, E> Future for Step<F, T>
+where
+    F: Fn(Tx) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    E: Into<Failure>,
+    T: Serialize + DeserializeOwned,
+{
+    type Output = Result<T, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let name = match &this.name {
+            Ok(name) => name,
+            Err(failure) => return Poll::Ready(Err(failure.clone())),
+        };
+        let tries = this.tries;
+        let asked = || (Call::Step { name: name.clone() }, Asked::Step(tries));
+        if let Poll::Ready(outcome) = this.guard.poll(context, asked) {
+            return Poll::Ready(decode_outcome(outcome));
+        }
+        let call = this.guard.number().expect("registered");
+        let mut inner = this.guard.shared.lock();
+        let mine = inner.in_step.as_ref().is_some_and(|(turn, _)| *turn == call);
+        if !mine || inner.worked.is_some() {
+            return Poll::Pending;
+        }
+        let (_, tx) = inner.in_step.clone().expect("just seen");
+        drop(inner);
+        let result = run(&this.work, tx);
+        this.guard.shared.lock().worked = Some(result);
+        Poll::Pending
+    }
+}
+
+/// Runs the closure to its end, at once.
+fn run<F, Fut, T, E>(work: &F, tx: Tx) -> Result<Payload, Failure>
+where
+    F: Fn(Tx) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    E: Into<Failure>,
+    T: Serialize,
+{
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        let work = pin!(work(tx));
+        work.poll(&mut Context::from_waker(Waker::noop()))
+    }));
+    match polled {
+        Ok(Poll::Ready(Ok(value))) => encode(&value),
+        Ok(Poll::Ready(Err(error))) => Err(error.into()),
+        Ok(Poll::Pending) => Err(Failure::permanent(
+            "a step awaited something other than its transaction; \
+             do that in an effect, before or after the step",
+        )
+        .with_code("foreign_await")),
+        Err(panic) => Err(panicked(panic.as_ref())),
+    }
+}

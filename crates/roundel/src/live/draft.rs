@@ -1,0 +1,352 @@
+//! What the next round will say, as it is gathered; and how calls get into it.
+
+use std::collections::BTreeMap;
+
+use roundel_core::{
+    Attempted, Call, Caused, Class, Consumed, Entry, Failure, GateId, Name, OpenWait, Origin,
+    Outcome, Parent, Payload, Round, RunId, StateChange, Timestamp, encode_entries,
+};
+
+use super::{Due, LiveRun};
+use crate::cx::shared::{Asked, Phase, RunInfo, Slot, Span, Tries};
+
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) entries: Vec<Entry>,
+    pub(super) consumed: Vec<Consumed>,
+    pub(super) closed: Vec<(Name, u32)>,
+    pub(super) opened: Vec<OpenWait>,
+    pub(super) caused: Vec<Caused>,
+    pub(super) state: Vec<StateChange>,
+    pub(super) cancels: Vec<RunId>,
+    pub(super) cancel_seen: bool,
+    /// Gates of offerable waits that open or close.
+    pub(super) gates: Vec<Name>,
+    /// Effects that begin once the round is committed.
+    pub(super) starts: Vec<u32>,
+    /// Children that exist once the round is committed.
+    pub(super) children: Vec<(u32, RunId)>,
+    pub(super) continue_input: Option<Payload>,
+}
+
+impl Draft {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+            && self.consumed.is_empty()
+            && self.closed.is_empty()
+            && self.cancels.is_empty()
+            && !self.cancel_seen
+    }
+
+    /// Fills the round. `all_waits` are the offerable ones that end with the run.
+    pub(super) fn fill(
+        &self,
+        round: &mut Round,
+        info: &RunInfo,
+        all_waits: Option<&BTreeMap<u32, (Name, bool)>>,
+    ) {
+        if !self.entries.is_empty() {
+            round.entries = encode_entries(&self.entries);
+            round.count = u32::try_from(self.entries.len()).expect("a round is small");
+        }
+        round.consumed.clone_from(&self.consumed);
+        round.closed.clone_from(&self.closed);
+        round.opened.clone_from(&self.opened);
+        round.caused.clone_from(&self.caused);
+        round.caused.extend(self.cancels.iter().map(|run| Caused::Cancel(*run)));
+        round.state.clone_from(&self.state);
+        round.cancel_seen = self.cancel_seen;
+        let mut names: Vec<&Name> = self.gates.iter().collect();
+        let ending = all_waits.into_iter().flat_map(BTreeMap::values);
+        names.extend(ending.filter(|(_, offerable)| *offerable).map(|(name, _)| name));
+        names.sort();
+        names.dedup();
+        let gate = |name: &Name| GateId { namespace: info.namespace.clone(), name: name.clone() };
+        round.gates = names.into_iter().map(gate).collect();
+    }
+}
+
+impl LiveRun {
+    /// Takes calls that were made since the last round into the draft. Returns whether one of them
+    /// is already done, so that the function goes on first.
+    pub(super) fn record_fresh(&mut self, now: Timestamp) -> bool {
+        loop {
+            let mut inner = self.shared.lock();
+            if inner.fresh.is_empty() {
+                return false;
+            }
+            let call = inner.fresh.remove(0);
+            let Some(slot) = inner.calls.get_mut(&call) else { continue };
+            match slot.ask.clone() {
+                Asked::Step(_) => self.steps.push_back(call),
+                Asked::ReadState => self.reads.push_back(call),
+                Asked::Record(value) => {
+                    let (what, outcome) = (slot.what.clone(), Outcome::Value(value));
+                    inner.complete(call, outcome.clone());
+                    self.draft.entries.push(Entry::Did { call, what, outcome });
+                    return true;
+                }
+                Asked::Change(change) => {
+                    let (what, outcome) = (slot.what.clone(), Outcome::Value(Payload::null()));
+                    inner.complete(call, outcome.clone());
+                    self.draft.entries.push(Entry::Did { call, what, outcome });
+                    self.draft.state.push(change);
+                    return true;
+                }
+                ask => {
+                    slot.phase = Phase::Open;
+                    slot.begun_at = Some(now);
+                    let mut what = slot.what.clone();
+                    drop(inner);
+                    self.begin(call, &mut what, ask, now);
+                    if let Some(slot) = self.shared.lock().calls.get_mut(&call) {
+                        slot.what = what.clone();
+                    }
+                    self.draft.entries.push(Entry::Begun { call, what });
+                }
+            }
+        }
+    }
+
+    /// A call begins: what it sets off, and when it is due.
+    fn begin(&mut self, call: u32, what: &mut Call, ask: Asked, now: Timestamp) {
+        let info = self.shared.info.clone();
+        match ask {
+            Asked::Effect(tries) => {
+                self.draft.starts.push(call);
+                if let Some(total) = tries.total {
+                    self.timers.insert((now.after(total), call, Due::CallEnds));
+                }
+            }
+            Asked::Sleep(span) => {
+                let at = match span {
+                    Span::For(span) => now.after(span),
+                    Span::Until(at) => at,
+                };
+                *what = Call::Sleep { until: at };
+                self.timers.insert((at, call, Due::Sleep));
+            }
+            Asked::Wait { offerable, within } => {
+                let Call::Wait { signal, until } = what else { unreachable!("a wait waits") };
+                *until = within.map(|within| now.after(within));
+                if let Some(until) = until {
+                    self.timers.insert((*until, call, Due::WaitEnds));
+                }
+                self.waits.insert(call, (signal.clone(), offerable));
+                if offerable {
+                    self.draft.gates.push(signal.clone());
+                }
+                self.draft.opened.push(OpenWait { call, name: signal.clone(), offerable });
+            }
+            Asked::Watch(target) => {
+                self.draft.caused.push(Caused::Watch(call, info.namespace, target));
+            }
+            Asked::Child(mut start) => {
+                start.parent = Some(Parent { run: info.run, execution: info.execution, call });
+                self.draft.children.push((call, start.run));
+                self.draft.caused.push(Caused::Child(call, start));
+            }
+            Asked::Spawn(start) => self.draft.caused.push(Caused::Spawn(call, start)),
+            Asked::Signal(mut signal) => {
+                signal.claimant = Some(self.claimant());
+                self.draft.caused.push(Caused::Signal(call, signal));
+            }
+            Asked::Offer(mut offer) => {
+                offer.claimant = Some(self.claimant());
+                self.draft.caused.push(Caused::Offer(call, offer));
+            }
+            Asked::Step(_) | Asked::ReadState | Asked::Record(_) | Asked::Change(_) => {
+                unreachable!("recorded when done")
+            }
+        }
+    }
+
+    /// Calls that the function let go of: their waits close, their children are asked to end.
+    pub(super) fn record_dropped(&mut self) {
+        let dropped = std::mem::take(&mut self.shared.lock().dropped);
+        for call in dropped {
+            let Some(slot) = self.shared.lock().calls.remove(&call) else { continue };
+            self.draft.entries.push(Entry::Dropped { call });
+            self.forget(call, &slot);
+        }
+    }
+
+    /// What a dropped call leaves to be done.
+    fn forget(&mut self, call: u32, slot: &Slot) {
+        self.timers.retain(|(_, of, _)| *of != call);
+        self.draft.starts.retain(|start| *start != call);
+        match &slot.what {
+            Call::Wait { signal, .. } => {
+                if let Some((_, true)) = self.waits.remove(&call) {
+                    self.draft.gates.push(signal.clone());
+                }
+                self.draft.closed.push((signal.clone(), call));
+            }
+            Call::Child { run, .. } => match self.children.get_mut(&call) {
+                Some((_, asked)) => {
+                    *asked = true;
+                    self.draft.cancels.push(*run);
+                }
+                None => self.draft.cancels.push(*run),
+            },
+            _ => {}
+        }
+    }
+
+    /// Lets an effect's next attempt run.
+    pub(super) fn start_attempt(&mut self, call: u32, now: Timestamp) {
+        let mut inner = self.shared.lock();
+        let Some(slot) = inner.calls.get(&call) else { return };
+        if let Asked::Effect(Tries { each: Some(each), .. }) = slot.ask {
+            self.timers.insert((now.after(each), call, Due::AttemptEnds));
+        }
+        inner.let_run(call);
+    }
+
+    /// An attempt of an effect has ended.
+    pub(super) fn finish_attempt(
+        &mut self,
+        call: u32,
+        result: Result<Payload, Failure>,
+        now: Timestamp,
+    ) {
+        self.timers.remove(&self.attempt_timer(call));
+        let Some(entry) = self.judge(call, result, now) else { return };
+        if let Entry::Attempted { retry_at, .. } = &entry {
+            self.timers.insert((*retry_at, call, Due::Retry));
+            self.draft.entries.push(entry);
+            return;
+        }
+        let outcome = match entry {
+            Entry::Did { outcome, .. } => outcome,
+            _ => unreachable!("an attempt ends or is repeated"),
+        };
+        self.timers.retain(|(_, of, _)| *of != call);
+        self.shared.lock().complete(call, outcome.clone());
+        self.draft.entries.push(Entry::Done { call, outcome });
+    }
+
+    fn attempt_timer(&self, call: u32) -> (Timestamp, u32, Due) {
+        let timers = self.timers.iter();
+        let found = timers.copied().find(|(_, of, due)| *of == call && *due == Due::AttemptEnds);
+        found.unwrap_or((Timestamp::MAX, call, Due::AttemptEnds))
+    }
+
+    /// What an attempt of a step or effect comes to: `Did`, or `Attempted` if there is another.
+    pub(super) fn judge(
+        &self,
+        call: u32,
+        result: Result<Payload, Failure>,
+        now: Timestamp,
+    ) -> Option<Entry> {
+        let mut inner = self.shared.lock();
+        let slot = inner.calls.get_mut(&call)?;
+        let (Asked::Effect(tries) | Asked::Step(tries)) = slot.ask else { return None };
+        let what = slot.what.clone();
+        let mut failure = match result {
+            Ok(value) => return Some(Entry::Did { call, what, outcome: Outcome::Value(value) }),
+            Err(failure) => failure,
+        };
+        self.count(failure.class);
+        let attempt = u32::try_from(slot.attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let retry_at = now.after(tries.retry.pause(attempt, draw()));
+        let ends = slot.begun_at.zip(tries.total).map(|(begun, total)| begun.after(total));
+        let again = failure.class == Class::Transient
+            && !tries.retry.is_last(attempt)
+            && ends.is_none_or(|ends| retry_at < ends);
+        if again {
+            let message = failure.message.clone();
+            if !matches!(slot.ask, Asked::Step(_)) {
+                slot.attempts.push(Attempted { attempt, message, at: now });
+            }
+            return Some(Entry::Attempted { call, what, attempt, failure, at: now, retry_at });
+        }
+        if failure.class == Class::Transient {
+            failure.class = Class::Exhausted;
+        }
+        failure.attempts.clone_from(&slot.attempts);
+        if failure.origin.is_none() {
+            let name = what.signature().1.to_owned();
+            let run = self.shared.info.run;
+            failure.origin = Some(Box::new(Origin { run, call, name, attempt }));
+        }
+        Some(Entry::Did { call, what, outcome: Outcome::Failure(Box::new(failure)) })
+    }
+
+    fn count(&self, class: Class) {
+        let counters = &self.driver.counters;
+        match class {
+            Class::Business => counters.failures_business.one(),
+            Class::Transient => counters.failures_transient.one(),
+            Class::Permanent | Class::Exhausted | Class::Cancelled => {
+                counters.failures_permanent.one();
+            }
+        }
+    }
+
+    /// Takes the next timer that is due. Returns whether there was one.
+    pub(super) fn fire_due(&mut self, now: Timestamp) -> bool {
+        let Some(&(at, call, due)) = self.timers.first() else { return false };
+        if at > now {
+            return false;
+        }
+        self.timers.pop_first();
+        let slot = self.shared.lock().calls.get(&call).map(|slot| (slot.what.clone(), slot.run));
+        let Some((what, running)) = slot else { return true };
+        match due {
+            Due::Retry => match what {
+                Call::Step { .. } => self.steps.push_back(call),
+                _ => self.start_attempt(call, now),
+            },
+            Due::Sleep => self.complete(call, Outcome::Value(Payload::null())),
+            Due::WaitEnds => {
+                let Call::Wait { signal, .. } = what else { return true };
+                if let Some((_, true)) = self.waits.remove(&call) {
+                    self.draft.gates.push(signal.clone());
+                }
+                let message = format!("no signal `{signal}` came in time");
+                self.draft.closed.push((signal, call));
+                let failure = Failure::business(message).with_code("timed_out");
+                self.complete(call, Outcome::Failure(Box::new(failure)));
+            }
+            Due::AttemptEnds if running => {
+                self.stop_attempt(call);
+                let message = format!("the attempt of {what} took too long");
+                let failure = Failure::transient(message).with_code("timed_out");
+                self.finish_attempt(call, Err(failure), now);
+            }
+            Due::CallEnds => {
+                self.stop_attempt(call);
+                let message = format!("{what} took too long, all attempts together");
+                let mut failure = Failure::new(Class::Exhausted, message).with_code("timed_out");
+                if let Some(slot) = self.shared.lock().calls.get(&call) {
+                    failure.attempts.clone_from(&slot.attempts);
+                }
+                self.timers.retain(|(_, of, _)| *of != call);
+                self.complete(call, Outcome::Failure(Box::new(failure)));
+            }
+            Due::AttemptEnds => {}
+        }
+        true
+    }
+
+    fn complete(&mut self, call: u32, outcome: Outcome) {
+        self.shared.lock().complete(call, outcome.clone());
+        self.draft.entries.push(Entry::Done { call, outcome });
+    }
+
+    /// Abandons an attempt that runs; its future is dropped at its next poll.
+    fn stop_attempt(&mut self, call: u32) {
+        let mut inner = self.shared.lock();
+        inner.finished.retain(|(of, _)| *of != call);
+        inner.stop(call);
+    }
+}
+
+/// A random number, 0 to 1.
+fn draw() -> f64 {
+    let bits = uuid::Uuid::new_v4().as_u64_pair().1 >> 12;
+    #[allow(clippy::cast_precision_loss)]
+    let (bits, all) = (bits as f64, (1_u64 << 52) as f64);
+    bits / all
+}

@@ -1,0 +1,457 @@
+//! A run in memory: its function, polled by hand, and what the next round will say.
+//!
+//! `turn` brings the function as far as it goes and says what must happen next; it does no I/O, so
+//! the simulator drives it as the worker does. Outcomes reach the function one at a time, in the
+//! order of the journal, with polls until it is quiet between them. They are handed over before
+//! their commit, so that the same round can record what begins next; effects run only after it.
+
+mod cancel;
+mod draft;
+mod replay;
+mod step;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use roundel_core::{
+    Claimant, Claimed, Committed, Delivery, Entry, Failure, Name, Outcome, Payload, Round, RunId,
+    RunState, Source, Then, Timestamp, WorkerId, encode_entries,
+};
+use rustc_hash::FxHashSet;
+
+use crate::cx::Cx;
+use crate::cx::shared::{Phase, RunInfo, Shared};
+use crate::flag::Flag;
+use crate::metrics::Counters;
+
+use draft::Draft;
+
+pub(crate) use replay::Journal;
+pub(crate) use step::StepWork;
+
+/// A workflow's function, its types erased.
+pub(crate) type Handler = Arc<dyn Fn(Cx, Payload) -> Running + Send + Sync>;
+type Running = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+
+/// How often the function may wake itself before others get a turn.
+const POLLS: usize = 128;
+
+/// What must happen next.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// Commit this round.
+    Commit(Box<Round>),
+    /// Run the next step in the transaction, and commit.
+    Step,
+    /// Read the run's state, then call `state_read`.
+    Read(u32),
+    /// Nothing until the flag is raised, or this time.
+    Wait(Option<Timestamp>),
+    /// Nothing yet: let others run.
+    Yield,
+}
+
+/// Which worker drives it, and how.
+#[derive(Clone)]
+pub(crate) struct Driver {
+    pub(crate) worker: WorkerId,
+    pub(crate) lease: Duration,
+    /// How long effects that were asked to end may go on.
+    pub(crate) grace: Duration,
+    /// Raised when there is something to do for the run.
+    pub(crate) flag: Arc<Flag>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// A time that matters to a call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Due {
+    /// A sleep is over.
+    Sleep,
+    /// A wait has lasted long enough.
+    WaitEnds,
+    /// The next attempt may begin.
+    Retry,
+    /// The attempt has lasted long enough; in memory only.
+    AttemptEnds,
+    /// All attempts have lasted long enough.
+    CallEnds,
+}
+
+pub(crate) struct LiveRun {
+    pub(crate) shared: Arc<Shared>,
+    future: Option<Running>,
+    pub(crate) flag: Arc<Flag>,
+    waker: Waker,
+    driver: Driver,
+    epoch: u64,
+    parent: Option<RunId>,
+    /// Entries in the journal.
+    head: u64,
+    replay: VecDeque<(Entry, Timestamp)>,
+    inbox: VecDeque<Delivery>,
+    seen_mail: FxHashSet<u64>,
+    timers: BTreeSet<(Timestamp, u32, Due)>,
+    /// Children that have not ended, by call; and whether they were asked to.
+    children: BTreeMap<u32, (RunId, bool)>,
+    /// Open waits: for which signal, and whether they take offers.
+    waits: BTreeMap<u32, (Name, bool)>,
+    /// Steps and reads of state that are due.
+    steps: VecDeque<u32>,
+    reads: VecDeque<u32>,
+    draft: Draft,
+    returned: Option<Result<Payload, Failure>>,
+    cancelling: Option<cancel::Cancelling>,
+    step_entry: Option<(u32, Entry)>,
+}
+
+impl std::fmt::Debug for LiveRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LiveRun({} at {})", self.shared.info.run, self.head)
+    }
+}
+
+impl LiveRun {
+    /// A run whose journal says these entries, the first of which says what it was started with.
+    pub(crate) fn new(
+        info: RunInfo,
+        handler: &Handler,
+        input: Payload,
+        driver: Driver,
+    ) -> LiveRun {
+        let shared = Shared::new(info, false);
+        let cx = Cx { shared: shared.clone() };
+        let flag = driver.flag.clone();
+        flag.wake_by_ref();
+        let made = catch_unwind(AssertUnwindSafe(|| handler(cx, input)));
+        let (future, returned) = match made {
+            Ok(future) => (Some(future), None),
+            Err(panic) => (None, Some(Err(crate::cx::panicked(panic.as_ref())))),
+        };
+        LiveRun {
+            shared,
+            future,
+            waker: Waker::from(flag.clone()),
+            flag,
+            driver,
+            epoch: 1,
+            parent: None,
+            head: 1,
+            replay: VecDeque::new(),
+            inbox: VecDeque::new(),
+            seen_mail: FxHashSet::default(),
+            timers: BTreeSet::new(),
+            children: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            steps: VecDeque::new(),
+            reads: VecDeque::new(),
+            draft: Draft::default(),
+            returned,
+            cancelling: None,
+            step_entry: None,
+        }
+    }
+
+    pub(crate) fn run(&self) -> RunId {
+        self.shared.info.run
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Is this what was claimed, so that nothing need be replayed?
+    pub(crate) fn is_current(&self, claimed: &Claimed) -> bool {
+        self.head == claimed.head && self.shared.info.execution == claimed.execution
+    }
+
+    /// It has been claimed for this worker again.
+    pub(crate) fn reclaimed(&mut self, claimed: Claimed) {
+        self.epoch = claimed.epoch;
+        self.parent = claimed.parent.map(|parent| parent.run);
+        self.inbox.extend(claimed.inbox);
+        if claimed.cancel != roundel_core::CancelMark::None {
+            self.cancel(claimed.at, claimed.cancel == roundel_core::CancelMark::Seen);
+        }
+        self.flag.wake_by_ref();
+    }
+
+    /// A message came while it was in memory.
+    pub(crate) fn deliver(&mut self, delivery: Delivery) {
+        self.inbox.push_back(delivery);
+    }
+
+    /// Brings the function as far as it goes.
+    pub(crate) fn turn(&mut self, now: Timestamp) -> Turn {
+        if self.cancelling.is_some() {
+            return self.cancel_turn(now);
+        }
+        for _ in 0..POLLS {
+            if self.poll() {
+                continue;
+            }
+            match self.advance(now) {
+                Ok(true) => {}
+                Ok(false) => return self.conclude(now),
+                Err(failure) => return self.park(failure),
+            }
+        }
+        self.flag.wake_by_ref();
+        Turn::Yield
+    }
+
+    /// Polls once if something woke it. Returns whether it must be polled again.
+    fn poll(&mut self) -> bool {
+        let Some(future) = self.future.as_mut() else { return false };
+        if !self.flag.lower() {
+            return false;
+        }
+        let context = &mut Context::from_waker(&self.waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        let result = match polled {
+            Ok(Poll::Pending) => {
+                if self.shared.lock().continue_with.is_some() {
+                    self.let_go();
+                    return false;
+                }
+                return self.flag.is_raised();
+            }
+            Ok(Poll::Ready(result)) => result,
+            Err(panic) => Err(crate::cx::panicked(panic.as_ref())),
+        };
+        self.let_go();
+        self.returned = Some(result);
+        false
+    }
+
+    /// Drops the function. What it still waited for is let go without a trace.
+    fn let_go(&mut self) {
+        self.shared.lock().closed = true;
+        self.future = None;
+    }
+
+    /// Takes the next thing that happened, and hands it to the function. Returns whether there was
+    /// one.
+    fn advance(&mut self, now: Timestamp) -> Result<bool, Failure> {
+        if let Some((entry, at)) = self.replay.pop_front() {
+            self.replay_entry(entry, at)?;
+            if self.replay.is_empty() {
+                self.replayed(now);
+            }
+            return Ok(true);
+        }
+        if self.future.is_some() {
+            if self.record_fresh(now) {
+                return Ok(true);
+            }
+            self.record_dropped();
+        }
+        if let Some(delivery) = self.inbox.pop_front() {
+            self.take_delivery(delivery);
+            return Ok(true);
+        }
+        if self.future.is_none() {
+            return Ok(false);
+        }
+        let finished = &mut self.shared.lock().finished;
+        let next = if finished.is_empty() { None } else { Some(finished.remove(0)) };
+        if let Some((call, result)) = next {
+            self.finish_attempt(call, result, now);
+            return Ok(true);
+        }
+        Ok(self.fire_due(now))
+    }
+
+    /// Everything has happened that can: what next?
+    fn conclude(&mut self, now: Timestamp) -> Turn {
+        if self.future.is_none() {
+            return self.finish(now);
+        }
+        self.steps.retain(|call| self.shared.lock().calls.contains_key(call));
+        if !self.steps.is_empty() {
+            return Turn::Step;
+        }
+        let inner = self.shared.lock();
+        let in_flight = inner.running > 0 || inner.opening > 0 || !self.draft.starts.is_empty();
+        let open = !inner.calls.is_empty();
+        drop(inner);
+        if !self.draft.is_empty() {
+            let keep = in_flight || !self.reads.is_empty();
+            let then = if keep { Then::Continue } else { Then::Suspend };
+            return self.commit(then);
+        }
+        if let Some(call) = self.reads.pop_front() {
+            return Turn::Read(call);
+        }
+        if in_flight {
+            return Turn::Wait(self.timers.first().map(|(at, _, _)| *at));
+        }
+        if open {
+            return self.commit(Then::Suspend);
+        }
+        self.park(Failure::permanent(
+            "the workflow waits for something the engine does not know; await only what `cx` \
+             offers, and do I/O inside effects",
+        )
+        .with_code("foreign_await"))
+    }
+
+    /// The function has returned, or begins anew: first its children must have ended.
+    fn finish(&mut self, now: Timestamp) -> Turn {
+        if !self.children.is_empty() {
+            return self.end_children();
+        }
+        let anew = self.shared.lock().continue_with.take();
+        if let Some((input, version)) = anew {
+            let info = &self.shared.info;
+            let (workflow, other) = (info.workflow.clone(), version);
+            let version = version.unwrap_or(info.version);
+            let started = Entry::Started { workflow, version, input: input.clone() };
+            self.draft.entries.push(Entry::Continued);
+            self.draft.continue_input = Some(input);
+            return self.commit(Then::ContinueAsNew(encode_entries(&[started]), other));
+        }
+        let _ = now;
+        match self.returned.take().expect("a function that is gone has returned") {
+            Ok(value) => self.end(RunState::Completed, Outcome::Value(value)),
+            Err(failure) => {
+                let judged = matches!(
+                    failure.class,
+                    roundel_core::Class::Business | roundel_core::Class::Cancelled
+                );
+                if judged || !self.shared.info.is_root {
+                    return self.end(RunState::Failed, Outcome::Failure(Box::new(failure)));
+                }
+                self.park(failure)
+            }
+        }
+    }
+
+    fn end(&mut self, state: RunState, outcome: Outcome) -> Turn {
+        self.draft.entries.push(Entry::Ended { state });
+        self.commit(Then::End(state, outcome))
+    }
+
+    /// Asks the children that are left to end, and waits for them.
+    fn end_children(&mut self) -> Turn {
+        for (run, asked) in self.children.values_mut() {
+            if !std::mem::replace(asked, true) {
+                self.draft.cancels.push(*run);
+            }
+        }
+        self.timers.clear();
+        self.close_waits();
+        self.commit(Then::Suspend)
+    }
+
+    /// Nobody waits for signals any more.
+    fn close_waits(&mut self) {
+        for (call, (signal, offerable)) in std::mem::take(&mut self.waits) {
+            if offerable {
+                self.draft.gates.push(signal.clone());
+            }
+            self.draft.closed.push((signal, call));
+        }
+    }
+
+    /// An operator must look. What this turn brought is not recorded, so that it happens again
+    /// once the run is resumed.
+    pub(crate) fn park(&mut self, failure: Failure) -> Turn {
+        self.draft = Draft::default();
+        self.let_go();
+        self.commit(Then::Park(Box::new(failure)))
+    }
+
+    /// The round that the draft has become.
+    fn commit(&mut self, then: Then) -> Turn {
+        let round = self.round(then);
+        Turn::Commit(Box::new(round))
+    }
+
+    fn round(&mut self, then: Then) -> Round {
+        let mut round = Round::new(self.run(), self.driver.worker, self.epoch);
+        round.parent = self.parent;
+        round.lease = self.driver.lease;
+        let durable = self.timers.iter().find(|(_, _, due)| *due != Due::AttemptEnds);
+        round.timer_at = durable.map(|(at, _, _)| *at);
+        let ends = matches!(then, Then::End(..) | Then::ContinueAsNew(..));
+        self.draft.fill(&mut round, &self.shared.info, ends.then_some(&self.waits));
+        round.then = then;
+        round
+    }
+
+    /// The round was committed. Returns whether the run is still this worker's.
+    pub(crate) fn committed(&mut self, committed: Committed) -> bool {
+        self.epoch = committed.epoch;
+        let draft = std::mem::take(&mut self.draft);
+        self.head += draft.entries.len() as u64;
+        self.children.extend(draft.children.iter().map(|(call, run)| (*call, (*run, false))));
+        self.inbox.extend(committed.inbox);
+        for call in draft.starts {
+            self.start_attempt(call, committed.at);
+        }
+        if let Some((call, entry)) = self.step_entry.take() {
+            self.head += 1;
+            self.step_done(call, entry);
+        }
+        self.flag.wake_by_ref();
+        committed.kept
+    }
+
+    /// The input of the next execution, once the round that ends this one is committed.
+    pub(crate) fn continue_input(&self) -> Option<Payload> {
+        self.draft.continue_input.clone()
+    }
+
+    /// The next execution of a run that was committed as beginning anew.
+    pub(crate) fn after_continue(mut self, before: &LiveRun, committed: Committed) -> LiveRun {
+        self.epoch = committed.epoch;
+        self.parent = before.parent;
+        self.inbox.extend(committed.inbox);
+        self
+    }
+
+    pub(crate) fn claimant(&self) -> Claimant {
+        Claimant { worker: self.driver.worker, lease: self.driver.lease }
+    }
+
+    fn take_delivery(&mut self, delivery: Delivery) {
+        let call = delivery.call;
+        if let Source::Mail(number) = delivery.source {
+            if !self.seen_mail.insert(number) {
+                return;
+            }
+            self.children.remove(&call);
+        }
+        let mut inner = self.shared.lock();
+        let waits = inner.calls.get(&call).is_some_and(|slot| slot.phase == Phase::Open);
+        let waits = waits && !inner.closed && !inner.dropped.contains(&call);
+        if waits {
+            inner.complete(call, delivery.body.clone());
+        }
+        drop(inner);
+        if waits {
+            self.draft.entries.push(Entry::Done { call, outcome: delivery.body });
+            self.timers.retain(|(_, of, _)| *of != call);
+            self.waits.remove(&call);
+        }
+        match delivery.source {
+            Source::Mail(number) => self.draft.consumed.push(roundel_core::Consumed::Mail(number)),
+            Source::Wait(name) if waits => {
+                self.draft.consumed.push(roundel_core::Consumed::Wait(name, call));
+            }
+            Source::Wait(_) => {}
+        }
+    }
+}
+
+impl Drop for LiveRun {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}

@@ -1,0 +1,213 @@
+//! Replay: the journal's entries, one after the other, matched with what the function asks for.
+
+use roundel_core::{
+    Attempted, Call, Claimed, Entry, Failure, JournalRow, Outcome, Payload, Timestamp,
+    decode_entries,
+};
+
+use super::{Due, Driver, Handler, LiveRun};
+use crate::cx::shared::{Asked, Phase, RunInfo};
+
+/// A journal, decoded: what the run was started with, and what happened since.
+pub(crate) struct Journal {
+    pub(crate) input: Payload,
+    pub(crate) entries: Vec<(Entry, Timestamp)>,
+}
+
+impl Journal {
+    /// Decodes the rows of one execution.
+    pub(crate) fn decode(rows: &[JournalRow]) -> Result<Journal, Failure> {
+        let broken = |what: String| {
+            Failure::permanent(format!(
+                "the journal cannot be read: {what}; if a newer version of the program wrote it, \
+                 run that version, then resume the run"
+            ))
+            .with_code("undecodable_journal")
+        };
+        let mut entries = Vec::new();
+        for row in rows {
+            if row.first != entries.len() as u64 + 1 {
+                return Err(broken(format!("entry {} is missing", entries.len() + 1)));
+            }
+            let decoded = decode_entries(&row.entries)
+                .map_err(|error| broken(format!("entry {} and on: {error}", row.first)))?;
+            entries.extend(decoded.into_iter().map(|entry| (entry, row.at)));
+        }
+        let mut entries = entries.into_iter();
+        match entries.next() {
+            Some((Entry::Started { input, .. }, _)) => {
+                Ok(Journal { input, entries: entries.collect() })
+            }
+            _ => Err(broken("it does not begin with a start".into())),
+        }
+    }
+}
+
+impl LiveRun {
+    /// The run that was claimed, to be brought to where its journal ends.
+    pub(crate) fn resume(
+        info: RunInfo,
+        handler: &Handler,
+        journal: Journal,
+        (claimed, driver): (Claimed, Driver),
+    ) -> LiveRun {
+        let mut live = LiveRun::new(info, handler, journal.input, driver);
+        live.head = claimed.head;
+        live.shared.lock().replaying = !journal.entries.is_empty();
+        live.replay = journal.entries.into();
+        live.reclaimed(claimed);
+        live
+    }
+
+    /// One entry, given to the function as it was when it was live.
+    pub(super) fn replay_entry(&mut self, entry: Entry, at: Timestamp) -> Result<(), Failure> {
+        match entry {
+            Entry::Begun { call, what } => self.replay_begun(call, what, at),
+            Entry::Did { call, what, outcome } => {
+                self.matches(call, &what)?;
+                self.steps.retain(|step| *step != call);
+                let mut inner = self.shared.lock();
+                inner.fresh.retain(|fresh| *fresh != call);
+                inner.complete(call, outcome);
+                Ok(())
+            }
+            Entry::Attempted { call, what, attempt, failure, at, retry_at } => {
+                self.matches(call, &what)?;
+                let mut inner = self.shared.lock();
+                inner.fresh.retain(|fresh| *fresh != call);
+                let slot = inner.calls.get_mut(&call).expect("just matched");
+                slot.phase = Phase::Open;
+                slot.attempts.push(Attempted { attempt, message: failure.message, at });
+                self.timers.insert((retry_at, call, Due::Retry));
+                Ok(())
+            }
+            Entry::Done { call, outcome } => self.replay_done(call, outcome),
+            Entry::Dropped { call } => {
+                let mut inner = self.shared.lock();
+                if !inner.dropped.contains(&call) {
+                    drop(inner);
+                    return Err(self.diverged("a call that lost", "nothing of the kind"));
+                }
+                inner.dropped.retain(|dropped| *dropped != call);
+                inner.calls.remove(&call);
+                drop(inner);
+                self.timers.retain(|(_, of, _)| *of != call);
+                self.waits.remove(&call);
+                if let Some((_, asked)) = self.children.get_mut(&call) {
+                    *asked = true;
+                }
+                Ok(())
+            }
+            Entry::CancelSeen | Entry::Started { .. } => Ok(()),
+            Entry::Continued | Entry::Ended { .. } => {
+                Err(Failure::permanent("the journal has ended, but the run has not"))
+            }
+        }
+    }
+
+    fn replay_begun(&mut self, call: u32, what: Call, at: Timestamp) -> Result<(), Failure> {
+        self.matches(call, &what)?;
+        match &what {
+            Call::Sleep { until } => {
+                self.timers.insert((*until, call, Due::Sleep));
+            }
+            Call::Wait { until: Some(until), .. } => {
+                self.timers.insert((*until, call, Due::WaitEnds));
+            }
+            Call::Child { run, .. } => {
+                self.children.insert(call, (*run, false));
+            }
+            _ => {}
+        }
+        let mut inner = self.shared.lock();
+        inner.fresh.retain(|fresh| *fresh != call);
+        let slot = inner.calls.get_mut(&call).expect("just matched");
+        match (&slot.ask, &what) {
+            (Asked::Wait { offerable: true, .. }, Call::Wait { signal, .. }) => {
+                self.waits.insert(call, (signal.clone(), true));
+            }
+            (_, Call::Wait { signal, .. }) => {
+                self.waits.insert(call, (signal.clone(), false));
+            }
+            (Asked::Effect(tries), _) => {
+                if let Some(total) = tries.total {
+                    self.timers.insert((at.after(total), call, Due::CallEnds));
+                }
+            }
+            _ => {}
+        }
+        slot.phase = Phase::Open;
+        slot.begun_at = Some(at);
+        slot.what = what;
+        Ok(())
+    }
+
+    fn replay_done(&mut self, call: u32, outcome: Outcome) -> Result<(), Failure> {
+        let mut inner = self.shared.lock();
+        let open = inner.calls.get(&call).is_some_and(|slot| slot.phase == Phase::Open);
+        if !open || inner.dropped.contains(&call) {
+            drop(inner);
+            let recorded = format!("the end of call {call}");
+            return Err(self.diverged(&recorded, "nothing that it could end"));
+        }
+        inner.complete(call, outcome);
+        drop(inner);
+        self.timers.retain(|(_, of, _)| *of != call);
+        self.children.remove(&call);
+        self.waits.remove(&call);
+        Ok(())
+    }
+
+    /// Does the code ask for what the journal has?
+    fn matches(&self, call: u32, what: &Call) -> Result<(), Failure> {
+        let inner = self.shared.lock();
+        let asked = inner.calls.get(&call).map(|slot| slot.what.clone());
+        drop(inner);
+        match asked {
+            Some(asked) if asked.signature() == what.signature() => Ok(()),
+            Some(asked) => Err(self.diverged(&what.to_string(), &asked.to_string())),
+            None if self.returned.is_some() => {
+                Err(self.diverged(&what.to_string(), "nothing more: it returned"))
+            }
+            None => Err(self.diverged(&what.to_string(), "nothing at this place")),
+        }
+    }
+
+    fn diverged(&self, recorded: &str, asked: &str) -> Failure {
+        let entry = self.head - self.replay.len() as u64;
+        Failure::permanent(format!(
+            "run {} diverged at entry {entry}: the journal has {recorded}, the code asked for \
+             {asked}; restore the old code, or start new runs on a new version; then resume it",
+            self.run()
+        ))
+        .with_code("diverged")
+    }
+
+    /// The journal has been replayed: what had begun and is not done goes on.
+    pub(super) fn replayed(&mut self, now: Timestamp) {
+        let mut inner = self.shared.lock();
+        inner.replaying = false;
+        let retrying: Vec<u32> = self
+            .timers
+            .iter()
+            .filter(|(_, _, due)| *due == Due::Retry)
+            .map(|(_, call, _)| *call)
+            .collect();
+        let mut effects: Vec<u32> = inner
+            .calls
+            .iter()
+            .filter(|(call, slot)| {
+                matches!(slot.ask, Asked::Effect(_))
+                    && slot.phase == Phase::Open
+                    && !retrying.contains(call)
+            })
+            .map(|(call, _)| *call)
+            .collect();
+        effects.sort_unstable();
+        let dropped = inner.dropped.clone();
+        drop(inner);
+        for call in effects.into_iter().filter(|call| !dropped.contains(call)) {
+            self.start_attempt(call, now);
+        }
+    }
+}

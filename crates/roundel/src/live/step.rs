@@ -1,0 +1,121 @@
+//! Steps: the run goes to the store, which polls it inside the transaction.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+
+use roundel_core::{Attempted, Entry, Failure, Outcome, Round, RunId, Then, WorkerId};
+use roundel_store::{Clock, Tx, TxError, Work, Worked};
+
+use super::{Due, LiveRun};
+use crate::cx::shared::Phase;
+
+/// A run on its way through a transaction.
+pub(crate) struct StepWork {
+    pub(crate) live: Box<LiveRun>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) runtime: Option<tokio::runtime::Handle>,
+}
+
+impl Work for StepWork {
+    fn lease(&self) -> (RunId, WorkerId, u64) {
+        (self.live.run(), self.live.driver.worker, self.live.epoch)
+    }
+
+    fn run(&mut self, tx: Tx) -> Worked {
+        let _entered = self.runtime.as_ref().map(tokio::runtime::Handle::enter);
+        let call = *self.live.steps.front().expect("a step is due");
+        let result = self.live.poll_step(call, tx);
+        let keep = result.is_ok();
+        let round = self.live.step_round(call, result, self.clock.now());
+        Worked { round, keep }
+    }
+
+    fn refused(&mut self, error: TxError) -> Round {
+        let call = *self.live.steps.front().expect("a step is due");
+        let failure = Failure::permanent(error).with_code("rule_broken");
+        self.live.step_round(call, Err(failure), self.clock.now())
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
+
+impl LiveRun {
+    /// Polls the function with the transaction at hand until the step's closure has run.
+    fn poll_step(&mut self, call: u32, tx: Tx) -> Result<roundel_core::Payload, Failure> {
+        let mut inner = self.shared.lock();
+        inner.worked = None;
+        inner.in_step = Some((call, tx));
+        if let Some(waker) = inner.calls.get_mut(&call).and_then(|slot| slot.waker.take()) {
+            waker.wake();
+        }
+        drop(inner);
+        self.flag.wake_by_ref();
+        let future = self.future.as_mut().expect("a run with a step is in memory");
+        for _ in 0..super::POLLS {
+            self.flag.lower();
+            let context = &mut Context::from_waker(&self.waker);
+            let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                future.as_mut().poll(context)
+            }));
+            assert!(!matches!(polled, Ok(Poll::Ready(_))), "a run cannot end inside a step");
+            if self.shared.lock().worked.is_some() || !self.flag.is_raised() {
+                break;
+            }
+        }
+        let mut inner = self.shared.lock();
+        inner.in_step = None;
+        let missing = || Failure::permanent("the step's closure was not reached");
+        inner.worked.take().unwrap_or_else(|| Err(missing()))
+    }
+
+    /// The round that records what the step came to.
+    fn step_round(
+        &mut self,
+        call: u32,
+        result: Result<roundel_core::Payload, Failure>,
+        now: roundel_core::Timestamp,
+    ) -> Round {
+        let entry = self.judge(call, result, now).expect("a step that ran is known");
+        self.draft.entries.push(entry.clone());
+        let round = self.round(Then::Continue);
+        self.draft.entries.pop();
+        self.step_entry = Some((call, entry));
+        round
+    }
+
+    /// The step's round was committed.
+    pub(super) fn step_done(&mut self, call: u32, entry: Entry) {
+        self.steps.retain(|step| *step != call);
+        match entry {
+            Entry::Did { outcome, .. } => self.shared.lock().complete(call, outcome),
+            Entry::Attempted { attempt, failure, at, retry_at, .. } => {
+                let mut inner = self.shared.lock();
+                if let Some(slot) = inner.calls.get_mut(&call) {
+                    slot.phase = Phase::Open;
+                    slot.attempts.push(Attempted { attempt, message: failure.message, at });
+                }
+                drop(inner);
+                self.timers.insert((retry_at, call, Due::Retry));
+            }
+            _ => unreachable!("a step did or was attempted"),
+        }
+    }
+
+    /// The run's state could not be read: ask again.
+    pub(crate) fn read_again(&mut self, call: u32) {
+        self.reads.push_front(call);
+    }
+
+    /// The run's state was read for this call.
+    pub(crate) fn state_read(&mut self, call: u32, value: roundel_core::Payload) {
+        let mut inner = self.shared.lock();
+        let Some(slot) = inner.calls.get(&call) else { return };
+        let (what, outcome) = (slot.what.clone(), Outcome::Value(value));
+        inner.complete(call, outcome.clone());
+        drop(inner);
+        self.draft.entries.push(Entry::Did { call, what, outcome });
+    }
+}

@@ -1,0 +1,114 @@
+//! Typed names: constants that tie a workflow or a signal to its types. A bad name does not compile.
+
+use std::marker::PhantomData;
+
+use roundel_core::{Name, Policy};
+
+/// A workflow's name, with the types of its input and output.
+///
+/// ```
+/// use roundel::Workflow;
+/// const GREET: Workflow<String, usize> = Workflow::named("greet");
+/// const GREET_2: Workflow<String, usize> = Workflow::named("greet").version(2);
+/// ```
+pub struct Workflow<I, O> {
+    name: &'static str,
+    version: Option<u32>,
+    types: PhantomData<fn(I) -> O>,
+}
+
+impl<I, O> Clone for Workflow<I, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I, O> Copy for Workflow<I, O> {}
+
+impl<I, O> std::fmt::Debug for Workflow<I, O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Workflow({}, {:?})", self.name, self.version)
+    }
+}
+
+impl<I, O> Workflow<I, O> {
+    /// The workflow of this name: registered as version 1, started in its latest version.
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        assert_name(name);
+        Workflow { name, version: None, types: PhantomData }
+    }
+
+    /// Exactly this version.
+    #[must_use]
+    pub const fn version(self, version: u32) -> Self {
+        Workflow { version: Some(version), ..self }
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        Name::constant(self.name)
+    }
+
+    pub(crate) fn exact_version(&self) -> Option<u32> {
+        self.version
+    }
+}
+
+/// A signal's name, with the type of its value and what happens when nobody waits for it.
+pub struct Signal<T> {
+    name: &'static str,
+    offerable: bool,
+    policy: Policy,
+    types: PhantomData<fn(T)>,
+}
+
+impl<T> Clone for Signal<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Signal<T> {}
+
+impl<T> std::fmt::Debug for Signal<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Signal({})", self.name)
+    }
+}
+
+impl<T> Signal<T> {
+    /// The signal of this name: kept for the run until it waits for it.
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        assert_name(name);
+        Signal { name, offerable: false, policy: Policy::Keep, types: PhantomData }
+    }
+
+    /// May also be offered, to whichever run waits longest.
+    #[must_use]
+    pub const fn offerable(self) -> Self {
+        Signal { offerable: true, ..self }
+    }
+
+    /// Dropped when the run does not wait for it; the sender is told.
+    #[must_use]
+    pub const fn dropped_unless_awaited(self) -> Self {
+        Signal { policy: Policy::Drop, ..self }
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        Name::constant(self.name)
+    }
+
+    pub(crate) fn is_offerable(&self) -> bool {
+        self.offerable
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+}
+
+const fn assert_name(name: &'static str) {
+    std::mem::forget(Name::constant(name));
+}

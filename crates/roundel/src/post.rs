@@ -1,0 +1,122 @@
+//! Asking the store and getting the answer: one wake-up for a batch of answers, not one for each.
+
+use std::sync::{Arc, Mutex};
+
+use roundel_core::{Op, Reply};
+use roundel_store::{Answered, Ask, Error, Request, Sink, Store};
+use tokio::sync::{mpsc, oneshot};
+
+/// Batches up to this size are answered by the store's own thread, for latency.
+const DIRECT: usize = 4;
+
+pub(crate) struct Post {
+    store: Arc<dyn Store>,
+    sink: Arc<Pending>,
+}
+
+struct Pending {
+    waiting: Mutex<Waiting>,
+    batches: mpsc::UnboundedSender<Vec<Answered>>,
+}
+
+/// Who waits for an answer, by tag. Places are used again.
+#[derive(Default)]
+struct Waiting {
+    places: Vec<Option<oneshot::Sender<Answered>>>,
+    free: Vec<usize>,
+}
+
+impl Post {
+    /// Must be called inside the runtime: a task there hands out large batches.
+    pub(crate) fn new(store: Arc<dyn Store>) -> Post {
+        let (batches, mut received) = mpsc::unbounded_channel::<Vec<Answered>>();
+        let sink = Arc::new(Pending { waiting: Mutex::default(), batches });
+        let waiting = Arc::downgrade(&sink);
+        tokio::spawn(async move {
+            while let Some(answers) = received.recv().await {
+                let Some(sink) = waiting.upgrade() else { return };
+                sink.hand_out(answers);
+            }
+        });
+        Post { store, sink }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Asks for these things, in this order.
+    pub(crate) fn ask_all(&self, asks: Vec<Ask>) -> Vec<oneshot::Receiver<Answered>> {
+        let mut receivers = Vec::with_capacity(asks.len());
+        let mut requests = Vec::with_capacity(asks.len());
+        let mut waiting = self.sink.lock();
+        for ask in asks {
+            let (sender, receiver) = oneshot::channel();
+            receivers.push(receiver);
+            let tag = waiting.put(sender) as u64;
+            requests.push(Request { ask, tag, sink: self.sink.clone() });
+        }
+        drop(waiting);
+        self.store.submit(requests);
+        receivers
+    }
+
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<(Reply, Ask), (Error, Option<Ask>)> {
+        let receiver = self.ask_all(vec![ask]).pop().expect("one answer for one question");
+        match receiver.await {
+            Ok(Answered { result: Ok(reply), ask, .. }) => Ok((reply, ask)),
+            Ok(Answered { result: Err(error), ask, .. }) => Err((error, Some(ask))),
+            Err(_) => Err((Error::Closed, None)),
+        }
+    }
+
+    pub(crate) async fn op(&self, op: Op) -> Result<Reply, Error> {
+        self.ask(Ask::Op(op)).await.map(|(reply, _)| reply).map_err(|(error, _)| error)
+    }
+}
+
+impl Waiting {
+    fn put(&mut self, sender: oneshot::Sender<Answered>) -> usize {
+        if let Some(place) = self.free.pop() {
+            self.places[place] = Some(sender);
+            return place;
+        }
+        self.places.push(Some(sender));
+        self.places.len() - 1
+    }
+
+    fn take(&mut self, place: usize) -> Option<oneshot::Sender<Answered>> {
+        let sender = self.places.get_mut(place)?.take()?;
+        self.free.push(place);
+        Some(sender)
+    }
+}
+
+impl Pending {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn hand_out(&self, answers: Vec<Answered>) {
+        let mut waiting = self.lock();
+        let place = |tag: u64| usize::try_from(tag).unwrap_or(usize::MAX);
+        let senders: Vec<_> =
+            answers.into_iter().map(|answer| (waiting.take(place(answer.tag)), answer)).collect();
+        drop(waiting);
+        for (sender, answer) in senders {
+            if let Some(sender) = sender {
+                let _ = sender.send(answer);
+            }
+        }
+    }
+}
+
+impl Sink for Pending {
+    fn deliver(&self, answers: Vec<Answered>) {
+        if answers.len() <= DIRECT {
+            self.hand_out(answers);
+        } else if let Err(mpsc::error::SendError(answers)) = self.batches.send(answers) {
+            self.hand_out(answers);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Runs that wait, in memory while there is room: the least recently used leave first.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use roundel_core::RunId;
+use rustc_hash::FxHashMap;
+
+use crate::live::LiveRun;
+
+pub(super) struct Cache {
+    room: usize,
+    number: u64,
+    runs: FxHashMap<RunId, (u64, Box<LiveRun>)>,
+    order: BTreeMap<u64, (RunId, Instant)>,
+}
+
+impl Cache {
+    pub(super) fn new(room: usize) -> Cache {
+        Cache { room, number: 0, runs: FxHashMap::default(), order: BTreeMap::new() }
+    }
+
+    /// Keeps a run. What it displaces comes back, to be dropped without the lock.
+    pub(super) fn put(&mut self, live: Box<LiveRun>) -> Option<Box<LiveRun>> {
+        if self.room == 0 {
+            return Some(live);
+        }
+        self.number += 1;
+        let run = live.run();
+        let before = self.runs.insert(run, (self.number, live));
+        self.order.insert(self.number, (run, Instant::now()));
+        if let Some((number, live)) = before {
+            self.order.remove(&number);
+            return Some(live);
+        }
+        if self.runs.len() <= self.room {
+            return None;
+        }
+        let (_, (oldest, _)) = self.order.pop_first()?;
+        self.runs.remove(&oldest).map(|(_, live)| live)
+    }
+
+    pub(super) fn take(&mut self, run: RunId) -> Option<Box<LiveRun>> {
+        let (number, live) = self.runs.remove(&run)?;
+        self.order.remove(&number);
+        Some(live)
+    }
+
+    /// Takes out what has waited longer than this.
+    pub(super) fn take_idle(&mut self, idle: Duration) -> Vec<Box<LiveRun>> {
+        let mut idle_runs = Vec::new();
+        while let Some((_, (run, since))) = self.order.first_key_value() {
+            if since.elapsed() < idle {
+                break;
+            }
+            let run = *run;
+            idle_runs.extend(self.take(run));
+        }
+        idle_runs
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.runs.clear();
+        self.order.clear();
+    }
+}

@@ -1,0 +1,367 @@
+//! Driving one run: turn, commit, again, until it suspends, ends, or is somebody else's.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use roundel_core::{
+    Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState, Start,
+    Started, Then, Timestamp,
+};
+use roundel_store::{Answer, Ask, Error, Query};
+use tokio::sync::oneshot;
+
+use super::{Note, Port, Worker};
+use crate::cx::shared::RunInfo;
+use crate::live::{LiveRun, StepWork, Turn};
+
+/// What became of a commit.
+enum After {
+    /// Still ours.
+    Mine(Box<LiveRun>),
+    /// It waits, ended, or is somebody else's.
+    Gone,
+}
+
+impl Worker {
+    pub(super) async fn drive(self: Arc<Self>, mut live: Box<LiveRun>, port: Arc<Port>) {
+        let run = live.run();
+        loop {
+            if !self.take_notes(&mut live, &port) {
+                drop(live);
+                self.forget(run);
+                return;
+            }
+            let after = match live.turn(self.store().now()) {
+                Turn::Commit(round) => {
+                    let ask = Ask::Op(Op::Commit(*round));
+                    let answer = self.insist(ask).await;
+                    self.after_commit(live, answer, &port).await
+                }
+                Turn::Step => self.step(live, &port).await,
+                Turn::Read(call) => self.read_state(live, call).await,
+                Turn::Wait(until) => {
+                    self.wait(&port, until).await;
+                    After::Mine(live)
+                }
+                Turn::Yield => {
+                    tokio::task::yield_now().await;
+                    After::Mine(live)
+                }
+            };
+            match after {
+                After::Mine(still) => live = still,
+                After::Gone => return,
+            }
+        }
+    }
+
+    /// Hands what came meanwhile to the run. Returns whether it is still this worker's.
+    fn take_notes(&self, live: &mut LiveRun, port: &Port) -> bool {
+        for note in port.take() {
+            match note {
+                Note::Mail(delivery) => live.deliver(delivery),
+                Note::Cancel => live.cancel(self.store().now(), false),
+                Note::Claimed(claimed) if live.is_current(&claimed) => live.reclaimed(*claimed),
+                Note::Lost | Note::Claimed(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Asks until the store says yes or no: its troubles are not the run's.
+    async fn insist(&self, mut ask: Ask) -> Result<(Reply, Ask), (Error, Option<Ask>)> {
+        let mut pause = Duration::from_millis(5);
+        loop {
+            match self.post.ask(ask).await {
+                Err((Error::Unavailable(_), Some(back))) => {
+                    self.counters.rounds_retried.one();
+                    let until = self.store().now().after(pause);
+                    self.store().clock().sleep_until(until).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                    ask = back;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn after_commit(
+        self: &Arc<Self>,
+        live: Box<LiveRun>,
+        answer: Result<(Reply, Ask), (Error, Option<Ask>)>,
+        port: &Arc<Port>,
+    ) -> After {
+        let (reply, ask) = match answer {
+            Ok(answer) => answer,
+            Err((error, _)) => return self.not_committed(live, error).await,
+        };
+        let (Reply::Committed(committed), Ask::Op(Op::Commit(round))) = (reply, ask) else {
+            unreachable!("a commit answers with what it committed")
+        };
+        self.counters.rounds.one();
+        self.commit_done(live, committed, round, port)
+    }
+
+    /// What follows a round that was committed.
+    fn commit_done(
+        self: &Arc<Self>,
+        mut live: Box<LiveRun>,
+        mut committed: Committed,
+        round: Round,
+        port: &Arc<Port>,
+    ) -> After {
+        self.adopt_all(std::mem::take(&mut committed.claimed));
+        if committed.slot_freed {
+            self.claim_at(Timestamp(0));
+        }
+        match round.then {
+            Then::Continue | Then::Suspend => {
+                if let Some(at) = round.timer_at.filter(|_| !committed.kept) {
+                    self.claim_at(at);
+                }
+                if live.committed(committed) {
+                    return After::Mine(live);
+                }
+                return self.suspended(live, port);
+            }
+            Then::End(state, _) => self.count_end(state),
+            Then::Park(_) => self.counters.runs_parked.one(),
+            Then::ContinueAsNew(..) => {
+                let next = committed.kept.then(|| self.next_execution(&live, committed, port));
+                if let Some(next) = next.flatten() {
+                    return After::Mine(Box::new(next));
+                }
+            }
+        }
+        drop(live);
+        self.forget(round.run);
+        After::Gone
+    }
+
+    fn count_end(&self, state: RunState) {
+        match state {
+            RunState::Completed => self.counters.runs_completed.one(),
+            RunState::Cancelled => self.counters.runs_cancelled.one(),
+            _ => self.counters.runs_failed.one(),
+        }
+    }
+
+    /// The run waits: it stays in memory, without a task, unless it was claimed again already.
+    fn suspended(&self, mut live: Box<LiveRun>, port: &Port) -> After {
+        let mut ports = self.ports();
+        for note in port.take() {
+            if let Note::Claimed(claimed) = note {
+                live.reclaimed(*claimed);
+                return After::Mine(live);
+            }
+        }
+        ports.remove(&live.run());
+        self.gauge(&ports);
+        let displaced = self.cache().put(live);
+        let nobody = ports.is_empty();
+        drop(ports);
+        drop(displaced);
+        if nobody && self.is_stopping() {
+            self.emptied.notify_waiters();
+        }
+        After::Gone
+    }
+
+    fn next_execution(
+        &self,
+        live: &LiveRun,
+        committed: Committed,
+        port: &Port,
+    ) -> Option<LiveRun> {
+        let input = live.continue_input().expect("a run that begins anew has an input");
+        let mut info: RunInfo = live.shared.info.clone();
+        info.execution += 1;
+        let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
+        let next = LiveRun::new(info, handler, input, self.driver(port.flag.clone()));
+        Some(next.after_continue(live, committed))
+    }
+
+    /// A round that was not committed.
+    async fn not_committed(self: &Arc<Self>, mut live: Box<LiveRun>, error: Error) -> After {
+        let run = live.run();
+        match error {
+            Error::Refused(Refusal::CancelRequested { .. }) => {
+                live.cancel(self.store().now(), false);
+                return After::Mine(live);
+            }
+            Error::Refused(Refusal::Fenced { .. } | Refusal::UnknownRun { .. }) => {
+                self.counters.rounds_fenced.one();
+                self.counters.leases_lost.one();
+            }
+            Error::Refused(refusal) => {
+                let failure = Failure::permanent(refusal).with_code("refused");
+                let Turn::Commit(round) = live.park(failure) else { unreachable!("it parks") };
+                if self.insist(Ask::Op(Op::Commit(*round))).await.is_ok() {
+                    self.counters.runs_parked.one();
+                }
+            }
+            Error::Unknown(_) => {
+                // Whatever was committed, the journal knows: begin from there, at once.
+                let release = roundel_core::Release { worker: self.id, runs: vec![run], leave: false };
+                let _ = self.insist(Ask::Op(Op::Release(release))).await;
+            }
+            Error::Unavailable(_) | Error::Unusable(_) | Error::Closed => {}
+        }
+        drop(live);
+        let again = self.ports().get(&run).map(|port| port.take()).unwrap_or_default();
+        self.forget(run);
+        for note in again {
+            if let Note::Claimed(claimed) = note {
+                self.adopt(*claimed);
+            }
+        }
+        After::Gone
+    }
+
+    async fn step(self: &Arc<Self>, live: Box<LiveRun>, port: &Arc<Port>) -> After {
+        let run = live.run();
+        let clock = self.store().clock().clone();
+        let work = StepWork { live, clock, runtime: Some(self.runtime.clone()) };
+        let answer = self.insist(Ask::Work(Box::new(work))).await;
+        let (result, ask) = match answer {
+            Ok((reply, ask)) => (Ok(reply), Some(ask)),
+            Err((error, ask)) => (Err(error), ask),
+        };
+        let Some(Ask::Work(work)) = ask else {
+            self.forget(run);
+            return After::Gone;
+        };
+        let work = work.into_any().downcast::<StepWork>().expect("a step comes back as it went");
+        let live = work.live;
+        match result {
+            Ok(Reply::Committed(committed)) => {
+                self.counters.rounds.one();
+                let round = Round::new(run, self.id, 0);
+                self.commit_done(live, committed, round, port)
+            }
+            Ok(_) => unreachable!("a step answers with what it committed"),
+            Err(error) => self.not_committed(live, error).await,
+        }
+    }
+
+    async fn read_state(&self, mut live: Box<LiveRun>, call: u32) -> After {
+        let answer = self.store().read(Query::State(live.run())).await;
+        match answer {
+            Ok(Answer::State(state)) => {
+                live.state_read(call, state.map_or_else(Payload::null, |state| state.value));
+            }
+            Ok(_) => unreachable!("a state was asked for"),
+            Err(Error::Closed) => {
+                self.forget(live.run());
+                return After::Gone;
+            }
+            Err(_) => {
+                let until = self.store().now().after(Duration::from_millis(20));
+                self.store().clock().sleep_until(until).await;
+                live.read_again(call);
+            }
+        }
+        After::Mine(live)
+    }
+
+    /// Waits until something wakes the run, or until that time.
+    async fn wait(&self, port: &Port, until: Option<Timestamp>) {
+        let clock = self.store().clock().clone();
+        let mut timer = pin!(async {
+            match until {
+                Some(at) => clock.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        });
+        std::future::poll_fn(|context| {
+            port.flag.register(context.waker());
+            if port.flag.is_raised() {
+                return Poll::Ready(());
+            }
+            timer.as_mut().poll(context)
+        })
+        .await;
+    }
+
+    /// Starts a run here: its function runs up to its first call before the start is committed,
+    /// and that commit holds the start, the lease and the first round.
+    pub(crate) fn start_here(
+        self: &Arc<Self>,
+        start: Start,
+        lane: Lane,
+        answer: oneshot::Sender<Result<Started, Error>>,
+    ) {
+        let worker = self.clone();
+        tokio::spawn(async move {
+            let run = start.run;
+            let port = Port::new(Arc::default());
+            worker.ports().insert(run, port.clone());
+            let After::Mine(live) = worker.first_round(start, lane, answer, &port).await else {
+                return;
+            };
+            worker.drive(live, port).await;
+        });
+    }
+
+    async fn first_round(
+        self: &Arc<Self>,
+        mut start: Start,
+        lane: Lane,
+        answer: oneshot::Sender<Result<Started, Error>>,
+        port: &Arc<Port>,
+    ) -> After {
+        let handler = &self.handlers[&(lane.workflow.clone(), lane.version)];
+        let info = RunInfo {
+            namespace: lane.namespace,
+            run: start.run,
+            workflow: lane.workflow,
+            version: lane.version,
+            execution: 1,
+            key: start.key.clone(),
+            is_root: true,
+        };
+        let driver = self.driver(port.flag.clone());
+        let mut live = Box::new(LiveRun::new(info, handler, start.input.clone(), driver));
+        start.version = Some(lane.version);
+        start.claimant = Some(live.claimant());
+        if let Turn::Commit(round) = live.turn(self.store().now()) {
+            start.first = Some(round);
+        }
+        let run: RunId = start.run;
+        let (mut started, ask) = match self.post.ask(Ask::Op(Op::Start(start))).await {
+            Ok((Reply::Started(started), ask)) => (started, ask),
+            Ok(_) => unreachable!("a start answers with what it started"),
+            Err((error, _)) => {
+                let _ = answer.send(Err(error));
+                self.forget(run);
+                return After::Gone;
+            }
+        };
+        let first = started.first.take();
+        let mut claimed = std::mem::take(&mut started.claimed);
+        claimed.retain(|claimed| claimed.run != run);
+        self.adopt_all(claimed);
+        let new = started.new;
+        let _ = answer.send(Ok(started));
+        if !new {
+            drop(live);
+            self.forget(run);
+            return After::Gone;
+        }
+        port.leased.store(true, Ordering::Release);
+        self.counters.runs_started.one();
+        let Ask::Op(Op::Start(start)) = ask else { unreachable!("what was asked comes back") };
+        match (first, start.first) {
+            (Some(Ok(committed)), Some(round)) => {
+                self.counters.rounds.one();
+                self.commit_done(live, committed, *round, port)
+            }
+            (Some(Err(refusal)), _) => self.not_committed(live, Error::Refused(refusal)).await,
+            _ => After::Mine(live),
+        }
+    }
+}

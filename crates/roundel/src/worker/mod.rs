@@ -1,0 +1,355 @@
+//! The worker: claims runs, drives them, commits their rounds. One task for each run that is
+//! leased; runs that wait have none, and stay in memory only as long as there is room.
+
+mod cache;
+mod claims;
+mod drive;
+mod renew;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::Wake;
+use std::time::Duration;
+
+use roundel_core::{
+    Claimed, Delivery, Failure, Hint, Lane, LaneId, Name, Op, Register, Release, Reply, RunId,
+    Then, Timestamp, WorkerId,
+};
+use roundel_store::{Answer, Listener, Query, Store};
+use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
+
+use crate::cx::shared::RunInfo;
+use crate::flag::Flag;
+use crate::live::{Driver, Handler, Journal, LiveRun};
+use crate::metrics::Counters;
+use crate::post::Post;
+use crate::rests::Rests;
+
+use cache::Cache;
+
+/// How a worker behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) namespace: Name,
+    pub(crate) name: String,
+    pub(crate) lease: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) max_live: usize,
+    pub(crate) cached_runs: usize,
+    pub(crate) cached_for: Duration,
+    pub(crate) sweep: Duration,
+}
+
+pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
+    pub(crate) config: Config,
+    pub(crate) post: Arc<Post>,
+    pub(crate) handlers: FxHashMap<(Name, u32), Handler>,
+    lanes: OnceLock<Vec<(LaneId, (Name, u32))>>,
+    ports: Mutex<FxHashMap<RunId, Arc<Port>>>,
+    cache: Mutex<Cache>,
+    due: Mutex<Option<Timestamp>>,
+    wake_claims: Notify,
+    renewals: renew::Renewals,
+    stopping: AtomicBool,
+    emptied: Notify,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) rests: Arc<Rests>,
+    runtime: tokio::runtime::Handle,
+}
+
+/// How a run that is being driven is reached.
+pub(crate) struct Port {
+    flag: Arc<Flag>,
+    notes: Mutex<Vec<Note>>,
+    /// The database knows of the lease.
+    leased: AtomicBool,
+}
+
+/// Something a run's task must know.
+pub(crate) enum Note {
+    Mail(Delivery),
+    Cancel,
+    Lost,
+    Claimed(Box<Claimed>),
+}
+
+impl Port {
+    fn new(flag: Arc<Flag>) -> Arc<Port> {
+        Arc::new(Port { flag, notes: Mutex::default(), leased: AtomicBool::new(false) })
+    }
+
+    fn post(&self, note: Note) {
+        self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(note);
+        self.flag.wake_by_ref();
+    }
+
+    fn take(&self) -> Vec<Note> {
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(
+        config: Config,
+        post: Arc<Post>,
+        handlers: FxHashMap<(Name, u32), Handler>,
+        (counters, rests): (Arc<Counters>, Arc<Rests>),
+    ) -> Worker {
+        Worker {
+            id: WorkerId(uuid::Uuid::new_v4()),
+            cache: Mutex::new(Cache::new(config.cached_runs)),
+            config,
+            post,
+            handlers,
+            lanes: OnceLock::new(),
+            ports: Mutex::default(),
+            due: Mutex::new(Some(Timestamp(0))),
+            wake_claims: Notify::new(),
+            renewals: renew::Renewals::default(),
+            stopping: AtomicBool::new(false),
+            emptied: Notify::new(),
+            counters,
+            rests,
+            runtime: tokio::runtime::Handle::current(),
+        }
+    }
+
+    /// Makes itself and what it can run known, then claims.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), roundel_store::Error> {
+        let known: Vec<(Name, u32)> = self.handlers.keys().cloned().collect();
+        let lane = |(workflow, version): &(Name, u32)| Lane {
+            namespace: self.config.namespace.clone(),
+            workflow: workflow.clone(),
+            version: *version,
+        };
+        let lanes = known.iter().map(lane).collect();
+        let name = self.config.name.clone();
+        let register = Op::Register(Register { worker: self.id, name, lanes });
+        let Reply::Registered(ids) = self.post.op(register).await? else {
+            unreachable!("a registration answers with lanes")
+        };
+        let _ = self.lanes.set(ids.into_iter().zip(known).collect());
+        tokio::spawn(claims::run(self.clone()));
+        renew::start(self);
+        Ok(())
+    }
+
+    fn ports(&self) -> MutexGuard<'_, FxHashMap<RunId, Arc<Port>>> {
+        self.ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn lane_ids(&self) -> Vec<LaneId> {
+        self.lanes.get().into_iter().flatten().map(|(id, _)| *id).collect()
+    }
+
+    fn workflow_of(&self, lane: LaneId) -> Option<&(Name, u32)> {
+        self.lanes.get()?.iter().find(|(id, _)| *id == lane).map(|(_, workflow)| workflow)
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        self.post.store()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Is there room for one more run?
+    pub(crate) fn has_room(&self) -> bool {
+        !self.is_stopping() && self.ports().len() < self.config.max_live
+    }
+
+    fn driver(&self, flag: Arc<Flag>) -> Driver {
+        let Config { lease, grace, .. } = self.config;
+        let counters = self.counters.clone();
+        Driver { worker: self.id, lease, grace, flag, counters }
+    }
+
+    /// Takes over runs that an operation of this process leased to it.
+    pub(crate) fn adopt_all(self: &Arc<Self>, claimed: Vec<Claimed>) {
+        for claimed in claimed {
+            self.adopt(claimed);
+        }
+    }
+
+    pub(crate) fn adopt(self: &Arc<Self>, claimed: Claimed) {
+        let run = claimed.run;
+        let mut ports = self.ports();
+        if let Some(port) = ports.get(&run) {
+            port.post(Note::Claimed(Box::new(claimed)));
+            return;
+        }
+        let cached = self.cache().take(run).filter(|live| live.is_current(&claimed));
+        let flag = cached.as_ref().map_or_else(Arc::default, |live| live.flag.clone());
+        let port = Port::new(flag);
+        port.leased.store(true, Ordering::Release);
+        ports.insert(run, port.clone());
+        self.gauge(&ports);
+        drop(ports);
+        let worker = self.clone();
+        if let Some(mut live) = cached {
+            self.counters.found_in_memory.one();
+            live.reclaimed(claimed);
+            tokio::spawn(worker.drive(live, port));
+        } else {
+            tokio::spawn(worker.load_and_drive(claimed, port));
+        }
+    }
+
+    fn gauge(&self, ports: &FxHashMap<RunId, Arc<Port>>) {
+        self.counters.live.set(ports.len());
+    }
+
+    async fn load_and_drive(self: Arc<Self>, claimed: Claimed, port: Arc<Port>) {
+        let run = claimed.run;
+        match self.load(claimed, &port).await {
+            Some(live) => self.drive(live, port).await,
+            None => self.forget(run),
+        }
+    }
+
+    /// Brings a claimed run into memory from its journal.
+    async fn load(&self, claimed: Claimed, port: &Arc<Port>) -> Option<Box<LiveRun>> {
+        let run = claimed.run;
+        let execution = claimed.execution;
+        let query = Query::Journal { run, execution, after: 0, limit: usize::MAX };
+        let mut pause = Duration::from_millis(5);
+        let rows = loop {
+            match self.store().read(query.clone()).await {
+                Ok(Answer::Journal(page)) => break page.items,
+                Ok(_) => unreachable!("a journal was asked for"),
+                Err(error) if error.is_passing() && !self.is_stopping() => {
+                    self.store().clock().sleep_until(self.store().now().after(pause)).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                Err(_) => return None,
+            }
+        };
+        let (workflow, version) = self.workflow_of(claimed.lane)?.clone();
+        let handler = self.handlers.get(&(workflow.clone(), version))?;
+        let info = RunInfo {
+            namespace: self.config.namespace.clone(),
+            run,
+            workflow,
+            version,
+            execution,
+            key: claimed.key.clone(),
+            is_root: claimed.parent.is_none(),
+        };
+        let driver = self.driver(port.flag.clone());
+        let live = match Journal::decode(&rows) {
+            Err(failure) => {
+                self.park_unread(&claimed, failure).await;
+                return None;
+            }
+            Ok(journal) if claimed.cancel != roundel_core::CancelMark::None => {
+                LiveRun::cancelled(info, journal, (claimed, driver))
+            }
+            Ok(journal) => {
+                if !journal.entries.is_empty() {
+                    self.counters.replays.one();
+                }
+                LiveRun::resume(info, handler, journal, (claimed, driver))
+            }
+        };
+        Some(Box::new(live))
+    }
+
+    /// Parks a run whose journal cannot be read.
+    async fn park_unread(&self, claimed: &Claimed, failure: Failure) {
+        let mut round = roundel_core::Round::new(claimed.run, self.id, claimed.epoch);
+        round.then = Then::Park(Box::new(failure));
+        if self.post.op(Op::Commit(round)).await.is_ok() {
+            self.counters.runs_parked.one();
+        }
+    }
+
+    /// The run is no longer driven here.
+    fn forget(&self, run: RunId) {
+        let mut ports = self.ports();
+        let was_full = ports.len() >= self.config.max_live;
+        ports.remove(&run);
+        self.gauge(&ports);
+        let empty = ports.is_empty();
+        drop(ports);
+        if was_full {
+            self.claim_at(Timestamp(0));
+        }
+        if empty && self.is_stopping() {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    /// Something may be due from then on.
+    pub(crate) fn claim_at(&self, at: Timestamp) {
+        let mut due = self.due.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if due.is_none_or(|known| at < known) {
+            *due = Some(at);
+            drop(due);
+            self.wake_claims.notify_one();
+        }
+    }
+
+    /// Stops claiming, lets what runs go on for so long, then gives the rest up.
+    pub(crate) async fn stop(&self, drain: Duration) {
+        if !self.stopping.swap(true, Ordering::AcqRel) {
+            self.wake_claims.notify_one();
+        }
+        let emptied = async {
+            loop {
+                let notified = self.emptied.notified();
+                if self.ports().is_empty() {
+                    return;
+                }
+                notified.await;
+            }
+        };
+        let _ = tokio::time::timeout(drain, emptied).await;
+        let runs: Vec<RunId> = self.ports().keys().copied().collect();
+        for port in self.ports().values() {
+            port.post(Note::Lost);
+        }
+        let release = Release { worker: self.id, runs, leave: true };
+        let _ = self.post.op(Op::Release(release)).await;
+        self.renewals.stop();
+        self.cache().clear();
+    }
+}
+
+impl Listener for Worker {
+    fn hints(&self, hints: Vec<Hint>) {
+        for hint in hints {
+            match hint {
+                Hint::Ready(lane, at) if self.workflow_of(lane).is_some() => self.claim_at(at),
+                Hint::Mail(run, owner, delivery) if owner == self.id => {
+                    if let Some(port) = self.ports().get(&run) {
+                        port.post(Note::Mail(delivery));
+                    }
+                }
+                Hint::Cancel(run, owner) if owner == self.id => {
+                    if let Some(port) = self.ports().get(&run) {
+                        port.post(Note::Cancel);
+                    }
+                }
+                Hint::AtRest(run, state, outcome) => {
+                    self.rests.at_rest(run, state, outcome.as_ref());
+                }
+                Hint::Ready(..) | Hint::Mail(..) | Hint::Cancel(..) => {}
+            }
+        }
+    }
+
+    fn others_committed(&self) {
+        self.claim_at(Timestamp(0));
+        self.rests.look_again();
+        if !self.ports().is_empty() {
+            self.renewals.look();
+        }
+    }
+}
