@@ -112,23 +112,26 @@ impl Client {
             let run = RunId(Uuid::now_v7());
             Box::new(new_start(self.inner.namespace.clone(), run, names, input))
         });
-        StartRun { client: self.clone(), start: start.map_err(Error::from), value: PhantomData }
+        StartRun {
+            client: self.clone(),
+            start: start.map_err(Error::from),
+            value: PhantomData,
+        }
     }
 
     /// Starts a run by the name of its workflow, with any JSON.
     pub fn start_named(&self, workflow: Name, input: Payload) -> StartRun<Payload> {
         let run = RunId(Uuid::now_v7());
         let start = new_start(self.inner.namespace.clone(), run, (workflow, None), input);
-        StartRun { client: self.clone(), start: Ok(Box::new(start)), value: PhantomData }
+        StartRun {
+            client: self.clone(),
+            start: Ok(Box::new(start)),
+            value: PhantomData,
+        }
     }
 
     /// Sends a signal to a run.
-    pub fn signal<T: Serialize>(
-        &self,
-        to: impl Into<To>,
-        signal: Signal<T>,
-        value: &T,
-    ) -> SendTo {
+    pub fn signal<T: Serialize>(&self, to: impl Into<To>, signal: Signal<T>, value: &T) -> SendTo {
         let op = to.into().checked().and_then(|target| {
             Ok(Op::Signal(SignalOp {
                 namespace: self.inner.namespace.clone(),
@@ -140,7 +143,10 @@ impl Client {
                 claimant: self.inner.claimant(),
             }))
         });
-        SendTo { client: self.clone(), op }
+        SendTo {
+            client: self.clone(),
+            op,
+        }
     }
 
     /// Offers a signal to the run that waits longest for it; keeps it if none does.
@@ -154,7 +160,10 @@ impl Client {
                 claimant: self.inner.claimant(),
             })
         });
-        SendTo { client: self.clone(), op }
+        SendTo {
+            client: self.clone(),
+            op,
+        }
     }
 
     /// Asks a run, and all below it, to end.
@@ -164,7 +173,15 @@ impl Client {
     pub async fn cancel(&self, to: impl Into<To>) -> Result<Cancelled, Error> {
         let (namespace, claimant) = (self.inner.namespace.clone(), self.inner.claimant());
         let target = to.into().checked()?;
-        match self.inner.op(Op::Cancel(Cancel { namespace, target, claimant })).await? {
+        match self
+            .inner
+            .op(Op::Cancel(Cancel {
+                namespace,
+                target,
+                claimant,
+            }))
+            .await?
+        {
             Reply::Cancelled(answer, _) => Ok(answer),
             _ => unreachable!("a cancel answers as one"),
         }
@@ -182,7 +199,16 @@ impl Client {
     ) -> Result<Patched, Error> {
         let (namespace, patch) = (self.inner.namespace.clone(), encode(patch)?);
         let target = to.into().checked()?;
-        match self.inner.op(Op::Patch(Patch { namespace, target, patch, expected })).await? {
+        match self
+            .inner
+            .op(Op::Patch(Patch {
+                namespace,
+                target,
+                patch,
+                expected,
+            }))
+            .await?
+        {
             Reply::Patched(answer) => Ok(answer),
             _ => unreachable!("a patch answers as one"),
         }
@@ -200,7 +226,9 @@ impl Client {
         let Answer::State(state) = self.inner.read(Query::State(run)).await? else {
             unreachable!("a state was asked for")
         };
-        state.map(|state| Ok((decode(&state.value)?, state.version))).transpose()
+        state
+            .map(|state| Ok((decode(&state.value)?, state.version)))
+            .transpose()
     }
 
     /// Lets a parked run go on.
@@ -209,7 +237,10 @@ impl Client {
     /// When it is not parked.
     pub async fn resume(&self, to: impl Into<To>) -> Result<(), Error> {
         let (namespace, target) = (self.inner.namespace.clone(), to.into().checked()?);
-        self.inner.op(Op::Resume(Resume { namespace, target })).await.map(|_| ())
+        self.inner
+            .op(Op::Resume(Resume { namespace, target }))
+            .await
+            .map(|_| ())
     }
 
     /// Removes a run that has ended, and all below it. Returns how many went.
@@ -232,7 +263,11 @@ impl Client {
         let (namespace, target) = (self.inner.namespace.clone(), to.checked()?);
         let mut removed = 0;
         loop {
-            let delete = Delete { namespace: namespace.clone(), target: target.clone(), force };
+            let delete = Delete {
+                namespace: namespace.clone(),
+                target: target.clone(),
+                force,
+            };
             let Reply::Deleted { runs, more } = self.inner.op(Op::Delete(delete)).await? else {
                 unreachable!("a delete answers as one")
             };
@@ -241,27 +276,6 @@ impl Client {
                 return Ok(removed);
             }
         }
-    }
-
-    /// Removes trees whose root ended before this time, oldest first, `limit` of them at most.
-    /// Returns how many runs went.
-    ///
-    /// # Errors
-    /// When the database cannot be read or written.
-    pub async fn prune(&self, ended_before: Timestamp, limit: usize) -> Result<usize, Error> {
-        let query = Query::Ended { namespace: self.inner.namespace.clone(), ended_before, limit };
-        let Answer::Runs(page) = self.inner.read(query).await? else {
-            unreachable!("runs were asked for")
-        };
-        let mut removed = 0;
-        for run in page.items {
-            match self.delete(run.row.id).await {
-                Ok(runs) => removed += runs,
-                Err(Error::Refused(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(removed)
     }
 
     /// One run.
@@ -284,8 +298,18 @@ impl Client {
     pub fn runs(&self) -> Runs {
         let namespace = self.inner.namespace.clone();
         let (workflow, state, label) = (None, None, None);
-        let filter = RunFilter { namespace, workflow, state, label, before: None, limit: 100 };
-        Runs { client: self.clone(), filter }
+        let filter = RunFilter {
+            namespace,
+            workflow,
+            state,
+            label,
+            before: None,
+            limit: 100,
+        };
+        Runs {
+            client: self.clone(),
+            filter,
+        }
     }
 
     /// The journal of a run's current execution.
@@ -302,7 +326,12 @@ impl Client {
     /// # Errors
     /// When it cannot be read.
     pub async fn journal_of(&self, run: RunId, execution: u32) -> Result<Vec<Entry>, Error> {
-        let query = Query::Journal { run, execution, after: 0, limit: usize::MAX };
+        let query = Query::Journal {
+            run,
+            execution,
+            after: 0,
+            limit: usize::MAX,
+        };
         let Answer::Journal(page) = self.inner.read(query).await? else {
             unreachable!("a journal was asked for")
         };
@@ -336,7 +365,11 @@ impl Client {
     /// # Errors
     /// When they cannot be read.
     pub async fn stats(&self) -> Result<Stats, Error> {
-        match self.inner.read(Query::Stats(self.inner.namespace.clone())).await? {
+        match self
+            .inner
+            .read(Query::Stats(self.inner.namespace.clone()))
+            .await?
+        {
             Answer::Stats(stats) => Ok(stats),
             _ => unreachable!("counts were asked for"),
         }
@@ -352,7 +385,13 @@ impl Client {
         to: impl Into<To>,
     ) -> Result<Handle<O>, Error> {
         let run = self.run(to).await?.row.id;
-        Ok(Handle { client: self.clone(), run, new: false, rest: None, value: PhantomData })
+        Ok(Handle {
+            client: self.clone(),
+            run,
+            new: false,
+            rest: None,
+            value: PhantomData,
+        })
     }
 
     /// Several operations at once, in this order: the same replies as one by one, in one commit
@@ -374,7 +413,10 @@ impl Client {
 impl Inner {
     pub(crate) fn claimant(&self) -> Option<Claimant> {
         let worker = self.worker.as_ref()?;
-        Some(Claimant { worker: worker.id, lease: worker.config.lease })
+        Some(Claimant {
+            worker: worker.id,
+            lease: worker.config.lease,
+        })
     }
 
     async fn in_time<T>(&self, receiver: oneshot::Receiver<T>) -> Result<T, Error> {
@@ -390,7 +432,11 @@ impl Inner {
     }
 
     async fn op(&self, op: Op) -> Result<Reply, Error> {
-        let receiver = self.post.ask_all(vec![Ask::Op(op)]).pop().expect("one answer");
+        let receiver = self
+            .post
+            .ask_all(vec![Ask::Op(op)])
+            .pop()
+            .expect("one answer");
         let reply = self.in_time(receiver).await?.result?;
         Ok(self.adopt(reply))
     }
@@ -415,7 +461,9 @@ impl Inner {
         let read = self.post.store().read(query);
         match tokio::time::timeout(self.answer_within, read).await {
             Ok(answer) => Ok(answer?),
-            Err(_) => Err(Error::Unavailable("the database did not answer in time".into())),
+            Err(_) => Err(Error::Unavailable(
+                "the database did not answer in time".into(),
+            )),
         }
     }
 }
@@ -431,7 +479,9 @@ pub struct StartRun<O> {
 
 impl<O> StartRun<O> {
     fn with(mut self, change: impl FnOnce(&mut Start) -> Result<(), Error>) -> Self {
-        self.start = self.start.and_then(|mut start| change(&mut start).map(|()| start));
+        self.start = self
+            .start
+            .and_then(|mut start| change(&mut start).map(|()| start));
         self
     }
 
@@ -494,8 +544,15 @@ impl<O> StartRun<O> {
             };
             let (namespace, name) = (start.namespace.clone(), signal.name());
             let (payload, policy) = (payload?, signal.policy());
-            let signal =
-                SignalOp { namespace, target, name, payload, policy, key: None, claimant };
+            let signal = SignalOp {
+                namespace,
+                target,
+                name,
+                payload,
+                policy,
+                key: None,
+                claimant,
+            };
             start.signal = Some(Box::new(signal));
             Ok(())
         })
@@ -521,7 +578,13 @@ impl<O: Send + 'static> IntoFuture for StartRun<O> {
             let started = client.inner.start(start).await?;
             let rest = started.new.then_some(rest);
             let (run, new) = (started.run, started.new);
-            Ok(Handle { client, run, new, rest, value: PhantomData })
+            Ok(Handle {
+                client,
+                run,
+                new,
+                rest,
+                value: PhantomData,
+            })
         })
     }
 }
@@ -554,7 +617,9 @@ impl Inner {
             workflow: start.workflow.clone(),
             version,
         };
-        let known = worker.handlers.contains_key(&(lane.workflow.clone(), version));
+        let known = worker
+            .handlers
+            .contains_key(&(lane.workflow.clone(), version));
         known.then_some((worker, lane))
     }
 }
@@ -661,7 +726,12 @@ impl Runs {
     /// # Errors
     /// When it cannot be read.
     pub async fn fetch(&self) -> Result<Page<RunView>, Error> {
-        match self.client.inner.read(Query::Runs(self.filter.clone())).await? {
+        match self
+            .client
+            .inner
+            .read(Query::Runs(self.filter.clone()))
+            .await?
+        {
             Answer::Runs(page) => Ok(page),
             _ => unreachable!("runs were asked for"),
         }
@@ -711,7 +781,11 @@ impl<O: DeserializeOwned> Handle<O> {
             Some(Outcome::Failure(reason)) if state == RunState::Parked => {
                 Err(Error::Parked { run, reason })
             }
-            Some(Outcome::Failure(failure)) => Err(Error::Failed { run, state, failure }),
+            Some(Outcome::Failure(failure)) => Err(Error::Failed {
+                run,
+                state,
+                failure,
+            }),
         }
     }
 
@@ -740,8 +814,12 @@ impl<O: DeserializeOwned> Handle<O> {
 /// Has the run come to rest?
 async fn look(inner: &Inner, run: RunId) -> Result<Option<Rest>, Error> {
     let query = Query::Run(inner.namespace.clone(), Target::Run(run));
-    let Answer::Run(view) = inner.read(query).await? else { unreachable!("a run was asked for") };
-    let Some(view) = view else { return Ok(Some((RunState::Cancelled, None))) };
+    let Answer::Run(view) = inner.read(query).await? else {
+        unreachable!("a run was asked for")
+    };
+    let Some(view) = view else {
+        return Ok(Some((RunState::Cancelled, None)));
+    };
     let (state, outcome) = (view.row.state, view.row.outcome);
     let rests = state.has_ended() || state == RunState::Parked;
     Ok(rests.then_some((state, outcome)))

@@ -41,7 +41,9 @@ pub struct EngineBuilder {
 
 impl std::fmt::Debug for EngineBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EngineBuilder").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("EngineBuilder")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -170,7 +172,9 @@ impl EngineBuilder {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Config) -> Result<(), Error>) -> Self {
-        self.config = self.config.and_then(|mut config| change(&mut config).map(|()| config));
+        self.config = self
+            .config
+            .and_then(|mut config| change(&mut config).map(|()| config));
         self
     }
 
@@ -280,8 +284,21 @@ impl EngineBuilder {
             Some(worker)
         };
         let answer_within = self.answer_within;
-        let inner = Inner { namespace, post, worker: worker.clone(), rests, answer_within };
-        let client = Client { inner: Arc::new(inner) };
-        Ok(Engine { client, worker, counters, drain: self.drain })
+        let inner = Inner {
+            namespace,
+            post,
+            worker: worker.clone(),
+            rests,
+            answer_within,
+        };
+        let client = Client {
+            inner: Arc::new(inner),
+        };
+        Ok(Engine {
+            client,
+            worker,
+            counters,
+            drain: self.drain,
+        })
     }
 }

@@ -22,7 +22,10 @@ impl Flag {
 
     /// The task to wake when it is raised.
     pub(crate) fn register(&self, waker: &Waker) {
-        let mut task = self.task.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut task = self
+            .task
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         match &mut *task {
             Some(known) => known.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -33,7 +36,11 @@ impl Flag {
         if self.raised.swap(true, Ordering::AcqRel) {
             return;
         }
-        let task = self.task.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let task = self
+            .task
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take();
         if let Some(task) = task {
             task.wake();
         }

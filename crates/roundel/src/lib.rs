@@ -25,12 +25,12 @@ pub use error::Error;
 pub use metrics::Metrics;
 pub use names::{Signal, Workflow};
 pub use roundel_core::{
-    BadName, Backoff, Cancelled, Class, Entry, Failure, Name, Op, Patched, Payload, Refusal, Reply,
+    Backoff, BadName, Cancelled, Class, Entry, Failure, Name, Op, Patched, Payload, Refusal, Reply,
     Retry, RunId, RunState, Sent, Timestamp, limits,
 };
 pub use roundel_store::{
-    Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock, Tx, TxError,
-    Value,
+    Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock, Tx,
+    TxError, Value,
 };
 
 /// What workflows, steps and effects return.

@@ -36,13 +36,20 @@ impl<I, O> Workflow<I, O> {
     #[must_use]
     pub const fn named(name: &'static str) -> Self {
         assert_name(name);
-        Workflow { name, version: None, types: PhantomData }
+        Workflow {
+            name,
+            version: None,
+            types: PhantomData,
+        }
     }
 
     /// Exactly this version.
     #[must_use]
     pub const fn version(self, version: u32) -> Self {
-        Workflow { version: Some(version), ..self }
+        Workflow {
+            version: Some(version),
+            ..self
+        }
     }
 
     pub(crate) fn name(&self) -> Name {
@@ -81,19 +88,30 @@ impl<T> Signal<T> {
     #[must_use]
     pub const fn named(name: &'static str) -> Self {
         assert_name(name);
-        Signal { name, offerable: false, policy: Policy::Keep, types: PhantomData }
+        Signal {
+            name,
+            offerable: false,
+            policy: Policy::Keep,
+            types: PhantomData,
+        }
     }
 
     /// May also be offered, to whichever run waits longest.
     #[must_use]
     pub const fn offerable(self) -> Self {
-        Signal { offerable: true, ..self }
+        Signal {
+            offerable: true,
+            ..self
+        }
     }
 
     /// Dropped when the run does not wait for it; the sender is told.
     #[must_use]
     pub const fn dropped_unless_awaited(self) -> Self {
-        Signal { policy: Policy::Drop, ..self }
+        Signal {
+            policy: Policy::Drop,
+            ..self
+        }
     }
 
     pub(crate) fn name(&self) -> Name {

@@ -30,11 +30,16 @@ impl Post {
     /// Must be called inside the runtime: a task there hands out large batches.
     pub(crate) fn new(store: Arc<dyn Store>) -> Post {
         let (batches, mut received) = mpsc::unbounded_channel::<Vec<Answered>>();
-        let sink = Arc::new(Pending { waiting: Mutex::default(), batches });
+        let sink = Arc::new(Pending {
+            waiting: Mutex::default(),
+            batches,
+        });
         let waiting = Arc::downgrade(&sink);
         tokio::spawn(async move {
             while let Some(answers) = received.recv().await {
-                let Some(sink) = waiting.upgrade() else { return };
+                let Some(sink) = waiting.upgrade() else {
+                    return;
+                };
                 sink.hand_out(answers);
             }
         });
@@ -54,7 +59,11 @@ impl Post {
             let (sender, receiver) = oneshot::channel();
             receivers.push(receiver);
             let tag = waiting.put(sender) as u64;
-            requests.push(Request { ask, tag, sink: self.sink.clone() });
+            requests.push(Request {
+                ask,
+                tag,
+                sink: self.sink.clone(),
+            });
         }
         drop(waiting);
         self.store.submit(requests);
@@ -62,16 +71,30 @@ impl Post {
     }
 
     pub(crate) async fn ask(&self, ask: Ask) -> Result<(Reply, Ask), (Error, Option<Ask>)> {
-        let receiver = self.ask_all(vec![ask]).pop().expect("one answer for one question");
+        let receiver = self
+            .ask_all(vec![ask])
+            .pop()
+            .expect("one answer for one question");
         match receiver.await {
-            Ok(Answered { result: Ok(reply), ask, .. }) => Ok((reply, ask)),
-            Ok(Answered { result: Err(error), ask, .. }) => Err((error, Some(ask))),
+            Ok(Answered {
+                result: Ok(reply),
+                ask,
+                ..
+            }) => Ok((reply, ask)),
+            Ok(Answered {
+                result: Err(error),
+                ask,
+                ..
+            }) => Err((error, Some(ask))),
             Err(_) => Err((Error::Closed, None)),
         }
     }
 
     pub(crate) async fn op(&self, op: Op) -> Result<Reply, Error> {
-        self.ask(Ask::Op(op)).await.map(|(reply, _)| reply).map_err(|(error, _)| error)
+        self.ask(Ask::Op(op))
+            .await
+            .map(|(reply, _)| reply)
+            .map_err(|(error, _)| error)
     }
 }
 
@@ -94,14 +117,18 @@ impl Waiting {
 
 impl Pending {
     fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.waiting
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn hand_out(&self, answers: Vec<Answered>) {
         let mut waiting = self.lock();
         let place = |tag: u64| usize::try_from(tag).unwrap_or(usize::MAX);
-        let senders: Vec<_> =
-            answers.into_iter().map(|answer| (waiting.take(place(answer.tag)), answer)).collect();
+        let senders: Vec<_> = answers
+            .into_iter()
+            .map(|answer| (waiting.take(place(answer.tag)), answer))
+            .collect();
         drop(waiting);
         for (sender, answer) in senders {
             if let Some(sender) = sender {

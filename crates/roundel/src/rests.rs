@@ -22,13 +22,18 @@ struct Waiting {
 
 impl Default for Rests {
     fn default() -> Rests {
-        Rests { waiting: Mutex::default(), others: watch::Sender::new(0) }
+        Rests {
+            waiting: Mutex::default(),
+            others: watch::Sender::new(0),
+        }
     }
 }
 
 impl Rests {
     fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.waiting
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// From now on, waits for this run to come to rest.
@@ -39,7 +44,13 @@ impl Rests {
         let number = waiting.number;
         waiting.runs.entry(run).or_default().push((number, sender));
         drop(waiting);
-        Resting { rests: self.clone(), run, number, receiver, others: self.others.subscribe() }
+        Resting {
+            rests: self.clone(),
+            run,
+            number,
+            receiver,
+            others: self.others.subscribe(),
+        }
     }
 
     /// A run has come to rest.

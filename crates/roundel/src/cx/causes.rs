@@ -63,13 +63,20 @@ impl Cx {
         input: &I,
     ) -> Child<O> {
         let start = self.start_of(&workflow, input);
-        Child { start, guard: CallGuard::new(&self.shared), value: PhantomData }
+        Child {
+            start,
+            guard: CallGuard::new(&self.shared),
+            value: PhantomData,
+        }
     }
 
     /// Starts a run of its own, and says which.
     pub fn spawn<I: Serialize, O>(&self, workflow: Workflow<I, O>, input: &I) -> Spawn {
         let start = self.start_of(&workflow, input);
-        Spawn { start, guard: CallGuard::new(&self.shared) }
+        Spawn {
+            start,
+            guard: CallGuard::new(&self.shared),
+        }
     }
 
     /// Sends a signal to another run, exactly once, and says what became of it.
@@ -89,9 +96,17 @@ impl Cx {
                 key: None,
                 claimant: None,
             };
-            Ok((Call::Signal { signal: signal.name() }, Asked::Signal(Box::new(op))))
+            Ok((
+                Call::Signal {
+                    signal: signal.name(),
+                },
+                Asked::Signal(Box::new(op)),
+            ))
         });
-        SendSignal { asked, guard: CallGuard::new(&self.shared) }
+        SendSignal {
+            asked,
+            guard: CallGuard::new(&self.shared),
+        }
     }
 
     /// Offers a signal to whichever run waits longest, exactly once.
@@ -104,9 +119,17 @@ impl Cx {
                 key: None,
                 claimant: None,
             };
-            (Call::Offer { signal: signal.name() }, Asked::Offer(Box::new(op)))
+            (
+                Call::Offer {
+                    signal: signal.name(),
+                },
+                Asked::Offer(Box::new(op)),
+            )
         });
-        SendSignal { asked, guard: CallGuard::new(&self.shared) }
+        SendSignal {
+            asked,
+            guard: CallGuard::new(&self.shared),
+        }
     }
 
     fn start_of<I: Serialize, O>(
@@ -117,7 +140,12 @@ impl Cx {
         encode(input).map(|input| {
             let namespace = self.shared.info.namespace.clone();
             let run = RunId(Uuid::now_v7());
-            Box::new(new_start(namespace, run, (workflow.name(), workflow.exact_version()), input))
+            Box::new(new_start(
+                namespace,
+                run,
+                (workflow.name(), workflow.exact_version()),
+                input,
+            ))
         })
     }
 }
@@ -183,7 +211,10 @@ impl<O: DeserializeOwned> Future for Child<O> {
             Err(failure) => return Poll::Ready(Err(failure.clone())),
         };
         let asked = || {
-            let what = Call::Child { workflow: start.workflow.clone(), run: start.run };
+            let what = Call::Child {
+                workflow: start.workflow.clone(),
+                run: start.run,
+            };
             (what, Asked::Child(start.clone()))
         };
         this.guard.poll(context, asked).map(decode_outcome)
@@ -200,7 +231,10 @@ impl Future for Spawn {
             Err(failure) => return Poll::Ready(Err(failure.clone())),
         };
         let asked = || {
-            let what = Call::Spawn { workflow: start.workflow.clone(), run: start.run };
+            let what = Call::Spawn {
+                workflow: start.workflow.clone(),
+                run: start.run,
+            };
             (what, Asked::Spawn(start.clone()))
         };
         this.guard.poll(context, asked).map(decode_outcome)
@@ -216,6 +250,8 @@ impl Future for SendSignal {
             Ok(asked) => asked,
             Err(failure) => return Poll::Ready(Err(failure.clone())),
         };
-        this.guard.poll(context, || asked.clone()).map(decode_outcome)
+        this.guard
+            .poll(context, || asked.clone())
+            .map(decode_outcome)
     }
 }

@@ -95,7 +95,11 @@ impl Cx {
     {
         Effect {
             name: name(name_of),
-            tries: Tries { retry: Retry::exponential(5), each: None, total: None },
+            tries: Tries {
+                retry: Retry::exponential(5),
+                each: None,
+                total: None,
+            },
             call,
             running: None,
             guard: CallGuard::new(&self.shared),
@@ -159,10 +163,19 @@ where
         let running = catch_unwind(AssertUnwindSafe(|| {
             if this.running.is_none() {
                 let last = tries.retry.is_last(attempt);
-                let seen = Attempt { shared: shared.clone(), call, number: attempt, last };
+                let seen = Attempt {
+                    shared: shared.clone(),
+                    call,
+                    number: attempt,
+                    last,
+                };
                 this.running.set(Some((this.call)(seen)));
             }
-            this.running.as_mut().as_pin_mut().expect("just set").poll(context)
+            this.running
+                .as_mut()
+                .as_pin_mut()
+                .expect("just set")
+                .poll(context)
         }));
         let result: Result<Payload, Failure> = match running {
             Ok(Poll::Pending) => return Poll::Pending,
@@ -180,9 +193,15 @@ where
 
 /// The number of the attempt that may run now; and whether one that ran was stopped.
 fn may_run(inner: &Inner, call: u32) -> (Option<u32>, bool) {
-    let Some(slot) = inner.calls.get(&call) else { return (None, true) };
+    let Some(slot) = inner.calls.get(&call) else {
+        return (None, true);
+    };
     let runs = slot.run && slot.phase == Phase::Open && inner.in_step.is_none();
-    let next = || u32::try_from(slot.attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
+    let next = || {
+        u32::try_from(slot.attempts.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1)
+    };
     (runs.then(next), !slot.run)
 }
 

@@ -20,8 +20,8 @@ use roundel_core::{Failure, Name, Outcome, Payload, RunId, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use causes::{Child, SendSignal, Spawn};
 pub(crate) use causes::new_start;
+pub use causes::{Child, SendSignal, Spawn};
 pub(crate) use effect::panicked;
 pub use effect::{Attempt, Effect};
 pub use records::Recorded;
@@ -84,7 +84,12 @@ impl Cx {
     /// Ends this execution and begins anew with this input and an empty journal, in one commit.
     /// Unread signals, parent, key and state stay. Never returns.
     pub fn continue_as_new<I: Serialize, O>(&self, input: &I) -> ContinueAsNew<O> {
-        ContinueAsNew { cx: self.clone(), with: encode(input), version: None, never: Never::new() }
+        ContinueAsNew {
+            cx: self.clone(),
+            with: encode(input),
+            version: None,
+            never: Never::new(),
+        }
     }
 }
 
@@ -119,7 +124,9 @@ impl<O> ContinueAsNew<O> {
 
 impl<O> std::fmt::Debug for ContinueAsNew<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ContinueAsNew").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("ContinueAsNew")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
@@ -145,8 +152,9 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Payload, Failur
     })?;
     if payload.size() > limits::PAYLOAD_BYTES {
         let (limit, found) = (limits::PAYLOAD_BYTES, payload.size());
-        let message =
-            format!("a value has {found} bytes as JSON; at most {limit} are allowed; store a reference");
+        let message = format!(
+            "a value has {found} bytes as JSON; at most {limit} are allowed; store a reference"
+        );
         return Err(Failure::permanent(message).with_code("too_large"));
     }
     Ok(payload)

@@ -31,11 +31,17 @@ impl<T> Unpin for Recorded<T> {}
 
 impl Cx {
     fn recorded<T>(&self, asked: Result<(Call, Asked), Failure>) -> Recorded<T> {
-        Recorded { asked, guard: CallGuard::new(&self.shared), value: PhantomData }
+        Recorded {
+            asked,
+            guard: CallGuard::new(&self.shared),
+            value: PhantomData,
+        }
     }
 
     fn side_value<T: Serialize>(&self, name: &'static str, value: &T) -> Recorded<T> {
-        let what = Call::Record { name: Name::constant(name) };
+        let what = Call::Record {
+            name: Name::constant(name),
+        };
         self.recorded(encode(value).map(|payload| (what, Asked::Record(payload))))
     }
 
@@ -58,7 +64,9 @@ impl Cx {
 
     /// The run's own state, as others may have patched it; none if it was never set.
     pub fn state<T: DeserializeOwned>(&self) -> Recorded<Option<T>> {
-        let what = Call::State { name: Name::constant("read") };
+        let what = Call::State {
+            name: Name::constant("read"),
+        };
         self.recorded(Ok((what, Asked::ReadState)))
     }
 
@@ -77,7 +85,9 @@ impl Cx {
         name: &'static str,
         change: Result<StateChange, Failure>,
     ) -> Recorded<()> {
-        let what = Call::State { name: Name::constant(name) };
+        let what = Call::State {
+            name: Name::constant(name),
+        };
         self.recorded(change.map(|change| (what, Asked::Change(change))))
     }
 }
@@ -91,6 +101,8 @@ impl<T: DeserializeOwned> Future for Recorded<T> {
             Ok(asked) => asked,
             Err(failure) => return Poll::Ready(Err(failure.clone())),
         };
-        this.guard.poll(context, || asked.clone()).map(decode_outcome)
+        this.guard
+            .poll(context, || asked.clone())
+            .map(decode_outcome)
     }
 }

@@ -55,7 +55,13 @@ impl Cx {
     /// what must be done at its end belongs into its `Drop`. Its result must not decide which
     /// durable calls are made.
     pub fn resource<Fut: Future>(&self, open: Fut) -> Resource<Fut> {
-        Resource { open, opening: Opening { shared: self.shared.clone(), counted: false } }
+        Resource {
+            open,
+            opening: Opening {
+                shared: self.shared.clone(),
+                counted: false,
+            },
+        }
     }
 }
 

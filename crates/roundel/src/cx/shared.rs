@@ -91,7 +91,10 @@ pub(crate) enum Asked {
     Step(Tries),
     Effect(Tries),
     Sleep(Span),
-    Wait { offerable: bool, within: Option<std::time::Duration> },
+    Wait {
+        offerable: bool,
+        within: Option<std::time::Duration>,
+    },
     Watch(Target),
     Child(Box<Start>),
     Spawn(Box<Start>),
@@ -119,12 +122,20 @@ pub(crate) struct Tries {
 
 impl Shared {
     pub(crate) fn new(info: RunInfo, replaying: bool) -> Arc<Shared> {
-        let inner = Inner { replaying, ..Inner::default() };
-        Arc::new(Shared { info, inner: Mutex::new(inner) })
+        let inner = Inner {
+            replaying,
+            ..Inner::default()
+        };
+        Arc::new(Shared {
+            info,
+            inner: Mutex::new(inner),
+        })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -185,6 +196,15 @@ impl Inner {
         }
     }
 
+    /// The first attempt that has ended and is not recorded.
+    pub(crate) fn next_finished(&mut self) -> Option<(u32, Result<Payload, Failure>)> {
+        if self.finished.is_empty() {
+            None
+        } else {
+            Some(self.finished.remove(0))
+        }
+    }
+
     pub(crate) fn cancel(&mut self) {
         self.cancelled = true;
         self.cancel_wakers.drain(..).for_each(Waker::wake);
@@ -207,7 +227,10 @@ pub(crate) struct CallGuard {
 
 impl CallGuard {
     pub(crate) fn new(shared: &Arc<Shared>) -> CallGuard {
-        CallGuard { shared: shared.clone(), number: None }
+        CallGuard {
+            shared: shared.clone(),
+            number: None,
+        }
     }
 
     /// Registers at the first poll; afterwards looks for the outcome.
@@ -222,7 +245,10 @@ impl CallGuard {
             self.number = Some(inner.register(what, ask, context.waker()));
             return Poll::Pending;
         };
-        let slot = inner.calls.get_mut(&number).expect("a call is polled after its end");
+        let slot = inner
+            .calls
+            .get_mut(&number)
+            .expect("a call is polled after its end");
         if !matches!(slot.phase, Phase::Done(_)) {
             match &mut slot.waker {
                 Some(waker) => waker.clone_from(context.waker()),
@@ -251,14 +277,22 @@ impl Drop for CallGuard {
             return;
         }
         inner.attempt_over(number);
-        let Some(slot) = inner.calls.remove(&number) else { return };
+        let Some(slot) = inner.calls.remove(&number) else {
+            return;
+        };
         inner.finished.retain(|(call, _)| *call != number);
         if slot.phase == Phase::Fresh {
             // Never recorded: it leaves no trace, but its number stays used, live as in replay.
             inner.fresh.retain(|call| *call != number);
         } else if slot.phase == Phase::Open {
             inner.dropped.push(number);
-            inner.calls.insert(number, Slot { waker: None, ..slot });
+            inner.calls.insert(
+                number,
+                Slot {
+                    waker: None,
+                    ..slot
+                },
+            );
         }
     }
 }

@@ -38,11 +38,7 @@ impl<F, T> Unpin for Step<F, T> {}
 impl Cx {
     /// Runs SQL in the transaction that also records that it ran. Only the transaction may be
     /// awaited inside. An error rolls it back; it is tried again as [`Step::retry`] says.
-    pub fn step<F, Fut, T, E>(
-        &self,
-        name_of: impl Into<Cow<'static, str>>,
-        work: F,
-    ) -> Step<F, T>
+    pub fn step<F, Fut, T, E>(&self, name_of: impl Into<Cow<'static, str>>, work: F) -> Step<F, T>
     where
         F: Fn(Tx) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -51,7 +47,11 @@ impl Cx {
     {
         Step {
             name: name(name_of),
-            tries: Tries { retry: Retry::exponential(3), each: None, total: None },
+            tries: Tries {
+                retry: Retry::exponential(3),
+                each: None,
+                total: None,
+            },
             work,
             guard: CallGuard::new(&self.shared),
             value: PhantomData,
@@ -88,8 +88,11 @@ where
             return Poll::Ready(decode_outcome(outcome));
         }
         let call = this.guard.number().expect("registered");
-        let mut inner = this.guard.shared.lock();
-        let mine = inner.in_step.as_ref().is_some_and(|(turn, _)| *turn == call);
+        let inner = this.guard.shared.lock();
+        let mine = inner
+            .in_step
+            .as_ref()
+            .is_some_and(|(turn, _)| *turn == call);
         if !mine || inner.worked.is_some() {
             return Poll::Pending;
         }

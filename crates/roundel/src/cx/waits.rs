@@ -59,22 +59,36 @@ impl<T> Unpin for Wait<T> {}
 impl Cx {
     /// Pauses, for milliseconds or months; costs nothing meanwhile.
     pub fn sleep(&self, span: Duration) -> Sleep {
-        Sleep { span: Span::For(span), guard: CallGuard::new(&self.shared) }
+        Sleep {
+            span: Span::For(span),
+            guard: CallGuard::new(&self.shared),
+        }
     }
 
     /// Pauses until a time.
     pub fn sleep_until(&self, at: Timestamp) -> Sleep {
-        Sleep { span: Span::Until(at), guard: CallGuard::new(&self.shared) }
+        Sleep {
+            span: Span::Until(at),
+            guard: CallGuard::new(&self.shared),
+        }
     }
 
     /// Waits for a signal. One that came before is there at once; several come in their order.
     pub fn wait<T: DeserializeOwned>(&self, signal: Signal<T>) -> Wait<T> {
-        Wait { signal, within: None, guard: CallGuard::new(&self.shared) }
+        Wait {
+            signal,
+            within: None,
+            guard: CallGuard::new(&self.shared),
+        }
     }
 
     /// Waits for another run to end, also if it already has.
     pub fn wait_for<O: DeserializeOwned>(&self, run: RunId) -> WaitForRun<O> {
-        WaitForRun { run, guard: CallGuard::new(&self.shared), value: PhantomData }
+        WaitForRun {
+            run,
+            guard: CallGuard::new(&self.shared),
+            value: PhantomData,
+        }
     }
 }
 
@@ -92,7 +106,14 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let span = self.span;
         // The time is fixed by the driver when the call is recorded.
-        let asked = || (Call::Sleep { until: Timestamp::MAX }, Asked::Sleep(span));
+        let asked = || {
+            (
+                Call::Sleep {
+                    until: Timestamp::MAX,
+                },
+                Asked::Sleep(span),
+            )
+        };
         self.guard.poll(context, asked).map(|_| ())
     }
 }
@@ -103,8 +124,17 @@ impl<T: DeserializeOwned> Future for Wait<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (signal, within) = (self.signal, self.within);
         let asked = || {
-            let what = Call::Wait { signal: signal.name(), until: None };
-            (what, Asked::Wait { offerable: signal.is_offerable(), within })
+            let what = Call::Wait {
+                signal: signal.name(),
+                until: None,
+            };
+            (
+                what,
+                Asked::Wait {
+                    offerable: signal.is_offerable(),
+                    within,
+                },
+            )
         };
         self.guard.poll(context, asked).map(decode_outcome)
     }

@@ -4,7 +4,7 @@
 use std::task::Wake;
 
 use roundel_core::{
-    Call, Class, Claimed, Entry, Failure, Outcome, Payload, RunState, Then, Timestamp,
+    Call, Claimed, Class, Entry, Failure, Outcome, Payload, RunState, Then, Timestamp,
 };
 
 use super::draft::Draft;
@@ -40,10 +40,16 @@ impl LiveRun {
         live.head = claimed.head;
         for (entry, _) in journal.entries {
             match entry {
-                Entry::Begun { call, what: Call::Child { run, .. } } => {
+                Entry::Begun {
+                    call,
+                    what: Call::Child { run, .. },
+                } => {
                     live.children.insert(call, (run, false));
                 }
-                Entry::Begun { call, what: Call::Wait { signal, .. } } => {
+                Entry::Begun {
+                    call,
+                    what: Call::Wait { signal, .. },
+                } => {
                     live.waits.insert(call, (signal, true));
                 }
                 Entry::Done { call, .. } | Entry::Dropped { call } => {
@@ -88,8 +94,11 @@ impl LiveRun {
         if !self.children.is_empty() {
             return self.end_children();
         }
-        let failure = Failure::new(Class::Cancelled, "the run was cancelled").with_code("cancelled");
-        self.draft.entries.push(Entry::Ended { state: RunState::Cancelled });
+        let failure =
+            Failure::new(Class::Cancelled, "the run was cancelled").with_code("cancelled");
+        self.draft.entries.push(Entry::Ended {
+            state: RunState::Cancelled,
+        });
         let outcome = Outcome::Failure(Box::new(failure));
         self.commit(Then::End(RunState::Cancelled, outcome))
     }

@@ -53,15 +53,24 @@ impl Draft {
         round.closed.clone_from(&self.closed);
         round.opened.clone_from(&self.opened);
         round.caused.clone_from(&self.caused);
-        round.caused.extend(self.cancels.iter().map(|run| Caused::Cancel(*run)));
+        round
+            .caused
+            .extend(self.cancels.iter().map(|run| Caused::Cancel(*run)));
         round.state.clone_from(&self.state);
         round.cancel_seen = self.cancel_seen;
         let mut names: Vec<&Name> = self.gates.iter().collect();
         let ending = all_waits.into_iter().flat_map(BTreeMap::values);
-        names.extend(ending.filter(|(_, offerable)| *offerable).map(|(name, _)| name));
+        names.extend(
+            ending
+                .filter(|(_, offerable)| *offerable)
+                .map(|(name, _)| name),
+        );
         names.sort();
         names.dedup();
-        let gate = |name: &Name| GateId { namespace: info.namespace.clone(), name: name.clone() };
+        let gate = |name: &Name| GateId {
+            namespace: info.namespace.clone(),
+            name: name.clone(),
+        };
         round.gates = names.into_iter().map(gate).collect();
     }
 }
@@ -76,20 +85,30 @@ impl LiveRun {
                 return false;
             }
             let call = inner.fresh.remove(0);
-            let Some(slot) = inner.calls.get_mut(&call) else { continue };
+            let Some(slot) = inner.calls.get_mut(&call) else {
+                continue;
+            };
             match slot.ask.clone() {
                 Asked::Step(_) => self.steps.push_back(call),
                 Asked::ReadState => self.reads.push_back(call),
                 Asked::Record(value) => {
                     let (what, outcome) = (slot.what.clone(), Outcome::Value(value));
                     inner.complete(call, outcome.clone());
-                    self.draft.entries.push(Entry::Did { call, what, outcome });
+                    self.draft.entries.push(Entry::Did {
+                        call,
+                        what,
+                        outcome,
+                    });
                     return true;
                 }
                 Asked::Change(change) => {
                     let (what, outcome) = (slot.what.clone(), Outcome::Value(Payload::null()));
                     inner.complete(call, outcome.clone());
-                    self.draft.entries.push(Entry::Did { call, what, outcome });
+                    self.draft.entries.push(Entry::Did {
+                        call,
+                        what,
+                        outcome,
+                    });
                     self.draft.state.push(change);
                     return true;
                 }
@@ -127,7 +146,9 @@ impl LiveRun {
                 self.timers.insert((at, call, Due::Sleep));
             }
             Asked::Wait { offerable, within } => {
-                let Call::Wait { signal, until } = what else { unreachable!("a wait waits") };
+                let Call::Wait { signal, until } = what else {
+                    unreachable!("a wait waits")
+                };
                 *until = within.map(|within| now.after(within));
                 if let Some(until) = until {
                     self.timers.insert((*until, call, Due::WaitEnds));
@@ -136,13 +157,23 @@ impl LiveRun {
                 if offerable {
                     self.draft.gates.push(signal.clone());
                 }
-                self.draft.opened.push(OpenWait { call, name: signal.clone(), offerable });
+                self.draft.opened.push(OpenWait {
+                    call,
+                    name: signal.clone(),
+                    offerable,
+                });
             }
             Asked::Watch(target) => {
-                self.draft.caused.push(Caused::Watch(call, info.namespace, target));
+                self.draft
+                    .caused
+                    .push(Caused::Watch(call, info.namespace, target));
             }
             Asked::Child(mut start) => {
-                start.parent = Some(Parent { run: info.run, execution: info.execution, call });
+                start.parent = Some(Parent {
+                    run: info.run,
+                    execution: info.execution,
+                    call,
+                });
                 self.draft.children.push((call, start.run));
                 self.draft.caused.push(Caused::Child(call, start));
             }
@@ -165,7 +196,9 @@ impl LiveRun {
     pub(super) fn record_dropped(&mut self) {
         let dropped = std::mem::take(&mut self.shared.lock().dropped);
         for call in dropped {
-            let Some(slot) = self.shared.lock().calls.remove(&call) else { continue };
+            let Some(slot) = self.shared.lock().calls.remove(&call) else {
+                continue;
+            };
             self.draft.entries.push(Entry::Dropped { call });
             self.forget(call, &slot);
         }
@@ -196,9 +229,15 @@ impl LiveRun {
     /// Lets an effect's next attempt run.
     pub(super) fn start_attempt(&mut self, call: u32, now: Timestamp) {
         let mut inner = self.shared.lock();
-        let Some(slot) = inner.calls.get(&call) else { return };
-        if let Asked::Effect(Tries { each: Some(each), .. }) = slot.ask {
-            self.timers.insert((now.after(each), call, Due::AttemptEnds));
+        let Some(slot) = inner.calls.get(&call) else {
+            return;
+        };
+        if let Asked::Effect(Tries {
+            each: Some(each), ..
+        }) = slot.ask
+        {
+            self.timers
+                .insert((now.after(each), call, Due::AttemptEnds));
         }
         inner.let_run(call);
     }
@@ -211,7 +250,9 @@ impl LiveRun {
         now: Timestamp,
     ) {
         self.timers.remove(&self.attempt_timer(call));
-        let Some(entry) = self.judge(call, result, now) else { return };
+        let Some(entry) = self.judge(call, result, now) else {
+            return;
+        };
         if let Entry::Attempted { retry_at, .. } = &entry {
             self.timers.insert((*retry_at, call, Due::Retry));
             self.draft.entries.push(entry);
@@ -228,7 +269,9 @@ impl LiveRun {
 
     fn attempt_timer(&self, call: u32) -> (Timestamp, u32, Due) {
         let timers = self.timers.iter();
-        let found = timers.copied().find(|(_, of, due)| *of == call && *due == Due::AttemptEnds);
+        let found = timers
+            .copied()
+            .find(|(_, of, due)| *of == call && *due == Due::AttemptEnds);
         found.unwrap_or((Timestamp::MAX, call, Due::AttemptEnds))
     }
 
@@ -241,25 +284,49 @@ impl LiveRun {
     ) -> Option<Entry> {
         let mut inner = self.shared.lock();
         let slot = inner.calls.get_mut(&call)?;
-        let (Asked::Effect(tries) | Asked::Step(tries)) = slot.ask else { return None };
+        let (Asked::Effect(tries) | Asked::Step(tries)) = slot.ask else {
+            return None;
+        };
         let what = slot.what.clone();
         let mut failure = match result {
-            Ok(value) => return Some(Entry::Did { call, what, outcome: Outcome::Value(value) }),
+            Ok(value) => {
+                return Some(Entry::Did {
+                    call,
+                    what,
+                    outcome: Outcome::Value(value),
+                });
+            }
             Err(failure) => failure,
         };
         self.count(failure.class);
-        let attempt = u32::try_from(slot.attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let attempt = u32::try_from(slot.attempts.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
         let retry_at = now.after(tries.retry.pause(attempt, draw()));
-        let ends = slot.begun_at.zip(tries.total).map(|(begun, total)| begun.after(total));
+        let ends = slot
+            .begun_at
+            .zip(tries.total)
+            .map(|(begun, total)| begun.after(total));
         let again = failure.class == Class::Transient
             && !tries.retry.is_last(attempt)
             && ends.is_none_or(|ends| retry_at < ends);
         if again {
             let message = failure.message.clone();
             if !matches!(slot.ask, Asked::Step(_)) {
-                slot.attempts.push(Attempted { attempt, message, at: now });
+                slot.attempts.push(Attempted {
+                    attempt,
+                    message,
+                    at: now,
+                });
             }
-            return Some(Entry::Attempted { call, what, attempt, failure, at: now, retry_at });
+            return Some(Entry::Attempted {
+                call,
+                what,
+                attempt,
+                failure,
+                at: now,
+                retry_at,
+            });
         }
         if failure.class == Class::Transient {
             failure.class = Class::Exhausted;
@@ -268,9 +335,18 @@ impl LiveRun {
         if failure.origin.is_none() {
             let name = what.signature().1.to_owned();
             let run = self.shared.info.run;
-            failure.origin = Some(Box::new(Origin { run, call, name, attempt }));
+            failure.origin = Some(Box::new(Origin {
+                run,
+                call,
+                name,
+                attempt,
+            }));
         }
-        Some(Entry::Did { call, what, outcome: Outcome::Failure(Box::new(failure)) })
+        Some(Entry::Did {
+            call,
+            what,
+            outcome: Outcome::Failure(Box::new(failure)),
+        })
     }
 
     fn count(&self, class: Class) {
@@ -286,13 +362,22 @@ impl LiveRun {
 
     /// Takes the next timer that is due. Returns whether there was one.
     pub(super) fn fire_due(&mut self, now: Timestamp) -> bool {
-        let Some(&(at, call, due)) = self.timers.first() else { return false };
+        let Some(&(at, call, due)) = self.timers.first() else {
+            return false;
+        };
         if at > now {
             return false;
         }
         self.timers.pop_first();
-        let slot = self.shared.lock().calls.get(&call).map(|slot| (slot.what.clone(), slot.run));
-        let Some((what, running)) = slot else { return true };
+        let slot = self
+            .shared
+            .lock()
+            .calls
+            .get(&call)
+            .map(|slot| (slot.what.clone(), slot.run));
+        let Some((what, running)) = slot else {
+            return true;
+        };
         match due {
             Due::Retry => match what {
                 Call::Step { .. } => self.steps.push_back(call),
@@ -300,7 +385,9 @@ impl LiveRun {
             },
             Due::Sleep => self.complete(call, Outcome::Value(Payload::null())),
             Due::WaitEnds => {
-                let Call::Wait { signal, .. } = what else { return true };
+                let Call::Wait { signal, .. } = what else {
+                    return true;
+                };
                 if let Some((_, true)) = self.waits.remove(&call) {
                     self.draft.gates.push(signal.clone());
                 }

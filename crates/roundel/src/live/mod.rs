@@ -118,14 +118,11 @@ impl std::fmt::Debug for LiveRun {
 
 impl LiveRun {
     /// A run whose journal says these entries, the first of which says what it was started with.
-    pub(crate) fn new(
-        info: RunInfo,
-        handler: &Handler,
-        input: Payload,
-        driver: Driver,
-    ) -> LiveRun {
+    pub(crate) fn new(info: RunInfo, handler: &Handler, input: Payload, driver: Driver) -> LiveRun {
         let shared = Shared::new(info, false);
-        let cx = Cx { shared: shared.clone() };
+        let cx = Cx {
+            shared: shared.clone(),
+        };
         let flag = driver.flag.clone();
         flag.wake_by_ref();
         let made = catch_unwind(AssertUnwindSafe(|| handler(cx, input)));
@@ -207,7 +204,9 @@ impl LiveRun {
 
     /// Polls once if something woke it. Returns whether it must be polled again.
     fn poll(&mut self) -> bool {
-        let Some(future) = self.future.as_mut() else { return false };
+        let Some(future) = self.future.as_mut() else {
+            return false;
+        };
         if !self.flag.lower() {
             return false;
         }
@@ -258,9 +257,8 @@ impl LiveRun {
         if self.future.is_none() {
             return Ok(false);
         }
-        let finished = &mut self.shared.lock().finished;
-        let next = if finished.is_empty() { None } else { Some(finished.remove(0)) };
-        if let Some((call, result)) = next {
+        let finished = self.shared.lock().next_finished();
+        if let Some((call, result)) = finished {
             self.finish_attempt(call, result, now);
             return Ok(true);
         }
@@ -272,7 +270,8 @@ impl LiveRun {
         if self.future.is_none() {
             return self.finish(now);
         }
-        self.steps.retain(|call| self.shared.lock().calls.contains_key(call));
+        self.steps
+            .retain(|call| self.shared.lock().calls.contains_key(call));
         if !self.steps.is_empty() {
             return Turn::Step;
         }
@@ -294,11 +293,13 @@ impl LiveRun {
         if open {
             return self.commit(Then::Suspend);
         }
-        self.park(Failure::permanent(
-            "the workflow waits for something the engine does not know; await only what `cx` \
+        self.park(
+            Failure::permanent(
+                "the workflow waits for something the engine does not know; await only what `cx` \
              offers, and do I/O inside effects",
+            )
+            .with_code("foreign_await"),
         )
-        .with_code("foreign_await"))
     }
 
     /// The function has returned, or begins anew: first its children must have ended.
@@ -311,13 +312,21 @@ impl LiveRun {
             let info = &self.shared.info;
             let (workflow, other) = (info.workflow.clone(), version);
             let version = version.unwrap_or(info.version);
-            let started = Entry::Started { workflow, version, input: input.clone() };
+            let started = Entry::Started {
+                workflow,
+                version,
+                input: input.clone(),
+            };
             self.draft.entries.push(Entry::Continued);
             self.draft.continue_input = Some(input);
             return self.commit(Then::ContinueAsNew(encode_entries(&[started]), other));
         }
         let _ = now;
-        match self.returned.take().expect("a function that is gone has returned") {
+        match self
+            .returned
+            .take()
+            .expect("a function that is gone has returned")
+        {
             Ok(value) => self.end(RunState::Completed, Outcome::Value(value)),
             Err(failure) => {
                 let judged = matches!(
@@ -377,10 +386,14 @@ impl LiveRun {
         let mut round = Round::new(self.run(), self.driver.worker, self.epoch);
         round.parent = self.parent;
         round.lease = self.driver.lease;
-        let durable = self.timers.iter().find(|(_, _, due)| *due != Due::AttemptEnds);
+        let durable = self
+            .timers
+            .iter()
+            .find(|(_, _, due)| *due != Due::AttemptEnds);
         round.timer_at = durable.map(|(at, _, _)| *at);
         let ends = matches!(then, Then::End(..) | Then::ContinueAsNew(..));
-        self.draft.fill(&mut round, &self.shared.info, ends.then_some(&self.waits));
+        self.draft
+            .fill(&mut round, &self.shared.info, ends.then_some(&self.waits));
         round.then = then;
         round
     }
@@ -390,7 +403,12 @@ impl LiveRun {
         self.epoch = committed.epoch;
         let draft = std::mem::take(&mut self.draft);
         self.head += draft.entries.len() as u64;
-        self.children.extend(draft.children.iter().map(|(call, run)| (*call, (*run, false))));
+        self.children.extend(
+            draft
+                .children
+                .iter()
+                .map(|(call, run)| (*call, (*run, false))),
+        );
         self.inbox.extend(committed.inbox);
         for call in draft.starts {
             self.start_attempt(call, committed.at);
@@ -417,7 +435,10 @@ impl LiveRun {
     }
 
     pub(crate) fn claimant(&self) -> Claimant {
-        Claimant { worker: self.driver.worker, lease: self.driver.lease }
+        Claimant {
+            worker: self.driver.worker,
+            lease: self.driver.lease,
+        }
     }
 
     fn take_delivery(&mut self, delivery: Delivery) {
@@ -429,21 +450,32 @@ impl LiveRun {
             self.children.remove(&call);
         }
         let mut inner = self.shared.lock();
-        let waits = inner.calls.get(&call).is_some_and(|slot| slot.phase == Phase::Open);
+        let waits = inner
+            .calls
+            .get(&call)
+            .is_some_and(|slot| slot.phase == Phase::Open);
         let waits = waits && !inner.closed && !inner.dropped.contains(&call);
         if waits {
             inner.complete(call, delivery.body.clone());
         }
         drop(inner);
         if waits {
-            self.draft.entries.push(Entry::Done { call, outcome: delivery.body });
+            self.draft.entries.push(Entry::Done {
+                call,
+                outcome: delivery.body,
+            });
             self.timers.retain(|(_, of, _)| *of != call);
             self.waits.remove(&call);
         }
         match delivery.source {
-            Source::Mail(number) => self.draft.consumed.push(roundel_core::Consumed::Mail(number)),
+            Source::Mail(number) => self
+                .draft
+                .consumed
+                .push(roundel_core::Consumed::Mail(number)),
             Source::Wait(name) if waits => {
-                self.draft.consumed.push(roundel_core::Consumed::Wait(name, call));
+                self.draft
+                    .consumed
+                    .push(roundel_core::Consumed::Wait(name, call));
             }
             Source::Wait(_) => {}
         }

@@ -5,7 +5,7 @@ use roundel_core::{
     decode_entries,
 };
 
-use super::{Due, Driver, Handler, LiveRun};
+use super::{Driver, Due, Handler, LiveRun};
 use crate::cx::shared::{Asked, Phase, RunInfo};
 
 /// A journal, decoded: what the run was started with, and what happened since.
@@ -35,9 +35,10 @@ impl Journal {
         }
         let mut entries = entries.into_iter();
         match entries.next() {
-            Some((Entry::Started { input, .. }, _)) => {
-                Ok(Journal { input, entries: entries.collect() })
-            }
+            Some((Entry::Started { input, .. }, _)) => Ok(Journal {
+                input,
+                entries: entries.collect(),
+            }),
             _ => Err(broken("it does not begin with a start".into())),
         }
     }
@@ -63,7 +64,11 @@ impl LiveRun {
     pub(super) fn replay_entry(&mut self, entry: Entry, at: Timestamp) -> Result<(), Failure> {
         match entry {
             Entry::Begun { call, what } => self.replay_begun(call, what, at),
-            Entry::Did { call, what, outcome } => {
+            Entry::Did {
+                call,
+                what,
+                outcome,
+            } => {
                 self.matches(call, &what)?;
                 self.steps.retain(|step| *step != call);
                 let mut inner = self.shared.lock();
@@ -71,13 +76,24 @@ impl LiveRun {
                 inner.complete(call, outcome);
                 Ok(())
             }
-            Entry::Attempted { call, what, attempt, failure, at, retry_at } => {
+            Entry::Attempted {
+                call,
+                what,
+                attempt,
+                failure,
+                at,
+                retry_at,
+            } => {
                 self.matches(call, &what)?;
                 let mut inner = self.shared.lock();
                 inner.fresh.retain(|fresh| *fresh != call);
                 let slot = inner.calls.get_mut(&call).expect("just matched");
                 slot.phase = Phase::Open;
-                slot.attempts.push(Attempted { attempt, message: failure.message, at });
+                slot.attempts.push(Attempted {
+                    attempt,
+                    message: failure.message,
+                    at,
+                });
                 self.timers.insert((retry_at, call, Due::Retry));
                 Ok(())
             }
@@ -99,9 +115,9 @@ impl LiveRun {
                 Ok(())
             }
             Entry::CancelSeen | Entry::Started { .. } => Ok(()),
-            Entry::Continued | Entry::Ended { .. } => {
-                Err(Failure::permanent("the journal has ended, but the run has not"))
-            }
+            Entry::Continued | Entry::Ended { .. } => Err(Failure::permanent(
+                "the journal has ended, but the run has not",
+            )),
         }
     }
 
@@ -111,7 +127,9 @@ impl LiveRun {
             Call::Sleep { until } => {
                 self.timers.insert((*until, call, Due::Sleep));
             }
-            Call::Wait { until: Some(until), .. } => {
+            Call::Wait {
+                until: Some(until), ..
+            } => {
                 self.timers.insert((*until, call, Due::WaitEnds));
             }
             Call::Child { run, .. } => {
@@ -123,7 +141,12 @@ impl LiveRun {
         inner.fresh.retain(|fresh| *fresh != call);
         let slot = inner.calls.get_mut(&call).expect("just matched");
         match (&slot.ask, &what) {
-            (Asked::Wait { offerable: true, .. }, Call::Wait { signal, .. }) => {
+            (
+                Asked::Wait {
+                    offerable: true, ..
+                },
+                Call::Wait { signal, .. },
+            ) => {
                 self.waits.insert(call, (signal.clone(), true));
             }
             (_, Call::Wait { signal, .. }) => {
@@ -144,7 +167,10 @@ impl LiveRun {
 
     fn replay_done(&mut self, call: u32, outcome: Outcome) -> Result<(), Failure> {
         let mut inner = self.shared.lock();
-        let open = inner.calls.get(&call).is_some_and(|slot| slot.phase == Phase::Open);
+        let open = inner
+            .calls
+            .get(&call)
+            .is_some_and(|slot| slot.phase == Phase::Open);
         if !open || inner.dropped.contains(&call) {
             drop(inner);
             let recorded = format!("the end of call {call}");

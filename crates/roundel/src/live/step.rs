@@ -48,19 +48,29 @@ impl LiveRun {
         let mut inner = self.shared.lock();
         inner.worked = None;
         inner.in_step = Some((call, tx));
-        if let Some(waker) = inner.calls.get_mut(&call).and_then(|slot| slot.waker.take()) {
+        if let Some(waker) = inner
+            .calls
+            .get_mut(&call)
+            .and_then(|slot| slot.waker.take())
+        {
             waker.wake();
         }
         drop(inner);
         self.flag.wake_by_ref();
-        let future = self.future.as_mut().expect("a run with a step is in memory");
+        let future = self
+            .future
+            .as_mut()
+            .expect("a run with a step is in memory");
         for _ in 0..super::POLLS {
             self.flag.lower();
             let context = &mut Context::from_waker(&self.waker);
             let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 future.as_mut().poll(context)
             }));
-            assert!(!matches!(polled, Ok(Poll::Ready(_))), "a run cannot end inside a step");
+            assert!(
+                !matches!(polled, Ok(Poll::Ready(_))),
+                "a run cannot end inside a step"
+            );
             if self.shared.lock().worked.is_some() || !self.flag.is_raised() {
                 break;
             }
@@ -78,7 +88,9 @@ impl LiveRun {
         result: Result<roundel_core::Payload, Failure>,
         now: roundel_core::Timestamp,
     ) -> Round {
-        let entry = self.judge(call, result, now).expect("a step that ran is known");
+        let entry = self
+            .judge(call, result, now)
+            .expect("a step that ran is known");
         self.draft.entries.push(entry.clone());
         let round = self.round(Then::Continue);
         self.draft.entries.pop();
@@ -91,11 +103,21 @@ impl LiveRun {
         self.steps.retain(|step| *step != call);
         match entry {
             Entry::Did { outcome, .. } => self.shared.lock().complete(call, outcome),
-            Entry::Attempted { attempt, failure, at, retry_at, .. } => {
+            Entry::Attempted {
+                attempt,
+                failure,
+                at,
+                retry_at,
+                ..
+            } => {
                 let mut inner = self.shared.lock();
                 if let Some(slot) = inner.calls.get_mut(&call) {
                     slot.phase = Phase::Open;
-                    slot.attempts.push(Attempted { attempt, message: failure.message, at });
+                    slot.attempts.push(Attempted {
+                        attempt,
+                        message: failure.message,
+                        at,
+                    });
                 }
                 drop(inner);
                 self.timers.insert((retry_at, call, Due::Retry));
@@ -112,10 +134,16 @@ impl LiveRun {
     /// The run's state was read for this call.
     pub(crate) fn state_read(&mut self, call: u32, value: roundel_core::Payload) {
         let mut inner = self.shared.lock();
-        let Some(slot) = inner.calls.get(&call) else { return };
+        let Some(slot) = inner.calls.get(&call) else {
+            return;
+        };
         let (what, outcome) = (slot.what.clone(), Outcome::Value(value));
         inner.complete(call, outcome.clone());
         drop(inner);
-        self.draft.entries.push(Entry::Did { call, what, outcome });
+        self.draft.entries.push(Entry::Did {
+            call,
+            what,
+            outcome,
+        });
     }
 }

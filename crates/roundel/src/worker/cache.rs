@@ -17,7 +17,12 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn new(room: usize) -> Cache {
-        Cache { room, number: 0, runs: FxHashMap::default(), order: BTreeMap::new() }
+        Cache {
+            room,
+            number: 0,
+            runs: FxHashMap::default(),
+            order: BTreeMap::new(),
+        }
     }
 
     /// Keeps a run. What it displaces comes back, to be dropped without the lock.

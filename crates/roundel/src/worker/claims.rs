@@ -35,8 +35,12 @@ pub(super) async fn run(worker: Arc<Worker>) {
             Ok(Reply::Claimed { runs, next }) => {
                 pause = std::time::Duration::from_millis(10);
                 let counters = &worker.counters;
-                if runs.is_empty() { &counters.claims_empty } else { &counters.claims_with_runs }
-                    .one();
+                if runs.is_empty() {
+                    &counters.claims_empty
+                } else {
+                    &counters.claims_with_runs
+                }
+                .one();
                 worker.adopt_all(runs);
                 if let Some(next) = next {
                     worker.claim_at(next);
@@ -60,7 +64,10 @@ async fn wait_until_due(worker: &Worker) {
         let notified = worker.wake_claims.notified();
         let now = worker.store().now();
         let at = {
-            let mut due = worker.due.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut due = worker
+                .due
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             match *due {
                 Some(at) if at <= now => {
                     *due = None;

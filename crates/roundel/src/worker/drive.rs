@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use roundel_core::{
-    Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState, Start,
-    Started, Then, Timestamp,
+    Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState, Start, Started,
+    Then, Timestamp,
 };
 use roundel_store::{Answer, Ask, Error, Query};
 use tokio::sync::oneshot;
@@ -131,7 +131,9 @@ impl Worker {
             Then::End(state, _) => self.count_end(state),
             Then::Park(_) => self.counters.runs_parked.one(),
             Then::ContinueAsNew(..) => {
-                let next = committed.kept.then(|| self.next_execution(&live, committed, port));
+                let next = committed
+                    .kept
+                    .then(|| self.next_execution(&live, committed, port));
                 if let Some(next) = next.flatten() {
                     return After::Mine(Box::new(next));
                 }
@@ -171,13 +173,10 @@ impl Worker {
         After::Gone
     }
 
-    fn next_execution(
-        &self,
-        live: &LiveRun,
-        committed: Committed,
-        port: &Port,
-    ) -> Option<LiveRun> {
-        let input = live.continue_input().expect("a run that begins anew has an input");
+    fn next_execution(&self, live: &LiveRun, committed: Committed, port: &Port) -> Option<LiveRun> {
+        let input = live
+            .continue_input()
+            .expect("a run that begins anew has an input");
         let mut info: RunInfo = live.shared.info.clone();
         info.execution += 1;
         let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
@@ -199,20 +198,30 @@ impl Worker {
             }
             Error::Refused(refusal) => {
                 let failure = Failure::permanent(refusal).with_code("refused");
-                let Turn::Commit(round) = live.park(failure) else { unreachable!("it parks") };
+                let Turn::Commit(round) = live.park(failure) else {
+                    unreachable!("it parks")
+                };
                 if self.insist(Ask::Op(Op::Commit(*round))).await.is_ok() {
                     self.counters.runs_parked.one();
                 }
             }
             Error::Unknown(_) => {
                 // Whatever was committed, the journal knows: begin from there, at once.
-                let release = roundel_core::Release { worker: self.id, runs: vec![run], leave: false };
+                let release = roundel_core::Release {
+                    worker: self.id,
+                    runs: vec![run],
+                    leave: false,
+                };
                 let _ = self.insist(Ask::Op(Op::Release(release))).await;
             }
             Error::Unavailable(_) | Error::Unusable(_) | Error::Closed => {}
         }
         drop(live);
-        let again = self.ports().get(&run).map(|port| port.take()).unwrap_or_default();
+        let again = self
+            .ports()
+            .get(&run)
+            .map(|port| port.take())
+            .unwrap_or_default();
         self.forget(run);
         for note in again {
             if let Note::Claimed(claimed) = note {
@@ -225,7 +234,11 @@ impl Worker {
     async fn step(self: &Arc<Self>, live: Box<LiveRun>, port: &Arc<Port>) -> After {
         let run = live.run();
         let clock = self.store().clock().clone();
-        let work = StepWork { live, clock, runtime: Some(self.runtime.clone()) };
+        let work = StepWork {
+            live,
+            clock,
+            runtime: Some(self.runtime.clone()),
+        };
         let answer = self.insist(Ask::Work(Box::new(work))).await;
         let (result, ask) = match answer {
             Ok((reply, ask)) => (Ok(reply), Some(ask)),
@@ -235,7 +248,10 @@ impl Worker {
             self.forget(run);
             return After::Gone;
         };
-        let work = work.into_any().downcast::<StepWork>().expect("a step comes back as it went");
+        let work = work
+            .into_any()
+            .downcast::<StepWork>()
+            .expect("a step comes back as it went");
         let live = work.live;
         match result {
             Ok(Reply::Committed(committed)) => {
@@ -354,7 +370,9 @@ impl Worker {
         }
         port.leased.store(true, Ordering::Release);
         self.counters.runs_started.one();
-        let Ask::Op(Op::Start(start)) = ask else { unreachable!("what was asked comes back") };
+        let Ask::Op(Op::Start(start)) = ask else {
+            unreachable!("what was asked comes back")
+        };
         match (first, start.first) {
             (Some(Ok(committed)), Some(round)) => {
                 self.counters.rounds.one();

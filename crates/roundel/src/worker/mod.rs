@@ -77,16 +77,28 @@ pub(crate) enum Note {
 
 impl Port {
     fn new(flag: Arc<Flag>) -> Arc<Port> {
-        Arc::new(Port { flag, notes: Mutex::default(), leased: AtomicBool::new(false) })
+        Arc::new(Port {
+            flag,
+            notes: Mutex::default(),
+            leased: AtomicBool::new(false),
+        })
     }
 
     fn post(&self, note: Note) {
-        self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(note);
+        self.notes
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .push(note);
         self.flag.wake_by_ref();
     }
 
     fn take(&self) -> Vec<Note> {
-        std::mem::take(&mut *self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        std::mem::take(
+            &mut *self
+                .notes
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        )
     }
 }
 
@@ -126,7 +138,11 @@ impl Worker {
         };
         let lanes = known.iter().map(lane).collect();
         let name = self.config.name.clone();
-        let register = Op::Register(Register { worker: self.id, name, lanes });
+        let register = Op::Register(Register {
+            worker: self.id,
+            name,
+            lanes,
+        });
         let Reply::Registered(ids) = self.post.op(register).await? else {
             unreachable!("a registration answers with lanes")
         };
@@ -137,19 +153,32 @@ impl Worker {
     }
 
     fn ports(&self) -> MutexGuard<'_, FxHashMap<RunId, Arc<Port>>> {
-        self.ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.ports
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.cache
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn lane_ids(&self) -> Vec<LaneId> {
-        self.lanes.get().into_iter().flatten().map(|(id, _)| *id).collect()
+        self.lanes
+            .get()
+            .into_iter()
+            .flatten()
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     fn workflow_of(&self, lane: LaneId) -> Option<&(Name, u32)> {
-        self.lanes.get()?.iter().find(|(id, _)| *id == lane).map(|(_, workflow)| workflow)
+        self.lanes
+            .get()?
+            .iter()
+            .find(|(id, _)| *id == lane)
+            .map(|(_, workflow)| workflow)
     }
 
     fn store(&self) -> &Arc<dyn Store> {
@@ -168,7 +197,13 @@ impl Worker {
     fn driver(&self, flag: Arc<Flag>) -> Driver {
         let Config { lease, grace, .. } = self.config;
         let counters = self.counters.clone();
-        Driver { worker: self.id, lease, grace, flag, counters }
+        Driver {
+            worker: self.id,
+            lease,
+            grace,
+            flag,
+            counters,
+        }
     }
 
     /// Takes over runs that an operation of this process leased to it.
@@ -185,8 +220,13 @@ impl Worker {
             port.post(Note::Claimed(Box::new(claimed)));
             return;
         }
-        let cached = self.cache().take(run).filter(|live| live.is_current(&claimed));
-        let flag = cached.as_ref().map_or_else(Arc::default, |live| live.flag.clone());
+        let cached = self
+            .cache()
+            .take(run)
+            .filter(|live| live.is_current(&claimed));
+        let flag = cached
+            .as_ref()
+            .map_or_else(Arc::default, |live| live.flag.clone());
         let port = Port::new(flag);
         port.leased.store(true, Ordering::Release);
         ports.insert(run, port.clone());
@@ -218,14 +258,22 @@ impl Worker {
     async fn load(&self, claimed: Claimed, port: &Arc<Port>) -> Option<Box<LiveRun>> {
         let run = claimed.run;
         let execution = claimed.execution;
-        let query = Query::Journal { run, execution, after: 0, limit: usize::MAX };
+        let query = Query::Journal {
+            run,
+            execution,
+            after: 0,
+            limit: usize::MAX,
+        };
         let mut pause = Duration::from_millis(5);
         let rows = loop {
             match self.store().read(query.clone()).await {
                 Ok(Answer::Journal(page)) => break page.items,
                 Ok(_) => unreachable!("a journal was asked for"),
                 Err(error) if error.is_passing() && !self.is_stopping() => {
-                    self.store().clock().sleep_until(self.store().now().after(pause)).await;
+                    self.store()
+                        .clock()
+                        .sleep_until(self.store().now().after(pause))
+                        .await;
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
                 Err(_) => return None,
@@ -288,12 +336,35 @@ impl Worker {
 
     /// Something may be due from then on.
     pub(crate) fn claim_at(&self, at: Timestamp) {
-        let mut due = self.due.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut due = self
+            .due
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if due.is_none_or(|known| at < known) {
             *due = Some(at);
             drop(due);
             self.wake_claims.notify_one();
         }
+    }
+
+    /// The highest version of the workflow that this worker has.
+    pub(crate) fn latest(&self, workflow: &Name) -> Option<u32> {
+        self.handlers
+            .keys()
+            .filter(|(name, _)| name == workflow)
+            .map(|(_, version)| *version)
+            .max()
+    }
+
+    /// Lets go of everything at once, as a crash would.
+    pub(crate) fn abandon(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake_claims.notify_one();
+        self.renewals.stop();
+        for port in self.ports().values() {
+            port.post(Note::Lost);
+        }
+        self.cache().clear();
     }
 
     /// Stops claiming, lets what runs go on for so long, then gives the rest up.
@@ -315,7 +386,11 @@ impl Worker {
         for port in self.ports().values() {
             port.post(Note::Lost);
         }
-        let release = Release { worker: self.id, runs, leave: true };
+        let release = Release {
+            worker: self.id,
+            runs,
+            leave: true,
+        };
         let _ = self.post.op(Op::Release(release)).await;
         self.renewals.stop();
         self.cache().clear();

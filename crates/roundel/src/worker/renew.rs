@@ -34,7 +34,11 @@ impl Renewals {
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         let (state, changed) = &*self.state;
-        change(&mut state.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        change(
+            &mut state
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        );
         changed.notify_all();
     }
 }
@@ -54,7 +58,9 @@ fn renew_until_stopped(worker: &Weak<Worker>, state: &(Mutex<State>, Condvar), e
     let (state, changed) = state;
     let mut last = Instant::now();
     loop {
-        let mut now = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut now = state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         while !now.stop && !now.look && last.elapsed() < every {
             let left = every.saturating_sub(last.elapsed());
             let waited = changed.wait_timeout(now, left);
@@ -65,7 +71,9 @@ fn renew_until_stopped(worker: &Weak<Worker>, state: &(Mutex<State>, Condvar), e
         }
         now.look = false;
         drop(now);
-        let Some(worker) = worker.upgrade() else { return };
+        let Some(worker) = worker.upgrade() else {
+            return;
+        };
         renew(&worker);
         drop(worker);
         let since = last.elapsed();
@@ -78,12 +86,20 @@ fn renew_until_stopped(worker: &Weak<Worker>, state: &(Mutex<State>, Condvar), e
 
 fn renew(worker: &Worker) {
     let leased = |port: &Port| port.leased.load(Ordering::Acquire);
-    let runs: Vec<RunId> =
-        worker.ports().iter().filter(|(_, port)| leased(port)).map(|(run, _)| *run).collect();
+    let runs: Vec<RunId> = worker
+        .ports()
+        .iter()
+        .filter(|(_, port)| leased(port))
+        .map(|(run, _)| *run)
+        .collect();
     if runs.is_empty() {
         return;
     }
-    let renew = Renew { worker: worker.id, runs, lease: worker.config.lease };
+    let renew = Renew {
+        worker: worker.id,
+        runs,
+        lease: worker.config.lease,
+    };
     let renewed = match roundel_store::ask(&**worker.store(), Op::Renew(renew)) {
         Ok(Reply::Renewed(renewed)) => renewed,
         Ok(_) => unreachable!("a renewal answers for each lease"),
@@ -94,13 +110,17 @@ fn renew(worker: &Worker) {
     };
     let ports = worker.ports();
     for one in renewed {
-        let Some(port) = ports.get(&one.run) else { continue };
+        let Some(port) = ports.get(&one.run) else {
+            continue;
+        };
         match one.lease {
             Lease::Kept { cancel, inbox } => {
                 if cancel {
                     port.post(Note::Cancel);
                 }
-                inbox.into_iter().for_each(|delivery| port.post(Note::Mail(delivery)));
+                inbox
+                    .into_iter()
+                    .for_each(|delivery| port.post(Note::Mail(delivery)));
             }
             Lease::Lost => port.post(Note::Lost),
         }

@@ -9,6 +9,17 @@ use crate::{Answer, Boxed, Clock, Error, Listener, Query, Request, Store};
 pub struct Options {
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// x
+    pub create: bool,
+    /// x
+    pub answer_within: std::time::Duration,
+    /// x
+    pub x: bool,
+}
+impl Default for Options {
+    fn default() -> Self {
+        panic!()
+    }
 }
 /// One SQLite file.
 pub struct Sqlite {
@@ -20,7 +31,9 @@ impl Sqlite {
     /// # Errors
     /// When it cannot be used.
     pub fn open(_path: &Path, options: Options) -> Result<Sqlite, Error> {
-        Ok(Sqlite { clock: options.clock })
+        Ok(Sqlite {
+            clock: options.clock,
+        })
     }
 }
 impl Store for Sqlite {
