@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const NAME_BYTES: usize = 256;
 /// Bytes in one payload.
 pub const PAYLOAD_BYTES: usize = 4 << 20;
+/// Levels of a patch to a run's state.
+pub const PATCH_DEPTH: usize = 32;
 /// Bytes in the entries of one round.
 pub const ROUND_BYTES: usize = 16 << 20;
 /// Entries in the journal of one execution. A run that nears it continues as new.

@@ -2,9 +2,11 @@
 //! runs, each sorted; the rest hangs under rows that are locked by then. A store that locks takes
 //! a batch through the stages together; the others load as they go.
 
-use crate::decide::{sender_key, target_run};
+use std::collections::BTreeMap;
+
+use crate::decide::{offer_key, run_key, sender_key, target_run};
 use crate::{
-    Caused, Claimant, Consumed, GateId, KeyId, KeyKind, LaneId, Name, Op, Round, Rows, RunId,
+    Caused, Claimant, Consumed, GateId, KeyId, LaneId, Name, Offer, Op, Round, Rows, RunId, RunRow,
     Signal, Start, Target, Then, WorkerId, limits,
 };
 
@@ -55,8 +57,8 @@ pub enum Need {
     Subtree(RunId, usize),
     /// The waits of a run for a signal.
     Waits(RunId, Name),
-    /// All waits of a run, the offers they have, and for each gate of those offers the next who
-    /// waits there, with its run.
+    /// All waits of a run, the offers they have, and for each gate of theirs the first who wait
+    /// there, as many as the run has waits for that signal, with their runs.
     AllWaits(RunId),
     /// The first messages of that name, this many.
     Mail(RunId, Name, usize),
@@ -80,11 +82,14 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         Op::Commit(round) => of_round(round, rows, stage, out),
         Op::Signal(signal) => of_signal(signal, rows, stage, out),
         Op::Offer(offer) => {
-            let gate = GateId {
-                namespace: offer.namespace.clone(),
-                name: offer.name.clone(),
-            };
-            of_offer(&gate, offer.key.as_ref(), offer.claimant, rows, stage, out);
+            of_offer(
+                &gate_of(offer),
+                offer.key.as_ref(),
+                offer.claimant,
+                rows,
+                stage,
+                out,
+            );
         }
         Op::Cancel(cancel) => {
             of_target(&cancel.namespace, &cancel.target, rows, stage, out);
@@ -113,9 +118,14 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
                 out.extend(row.parent.map(|parent| Need::Run(parent.run)));
             }
             if stage == Stage::Found {
-                let waiting = rows.found.iter().filter_map(|id| rows.run(*id));
-                let waiting = waiting.filter(|run| run.waits > 0);
-                out.extend(waiting.map(|run| Need::AllWaits(run.id)));
+                for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
+                    if run.waits > 0 {
+                        out.push(Need::AllWaits(run.id));
+                    }
+                    if run.watchers > 0 {
+                        out.push(Need::Watchers(run.id));
+                    }
+                }
             }
         }
         Op::Claim(claim) if stage == Stage::Runs => {
@@ -123,7 +133,9 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             let limit = claim.limit.min(limits::CLAIM) + limits::LOOK_PAST + 1;
             out.push(Need::Due(claim.lanes.clone(), limit));
         }
-        Op::Claim(_) if stage == Stage::Rest => {
+        Op::Claim(claim) if stage == Stage::Rest => {
+            let worker = rows.workers.get(&claim.worker);
+            out.extend(worker.and_then(|worker| worker.suspect).map(Need::Run));
             for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
                 out.extend(run.owner.map(Need::Worker));
                 if run.matched > 0 {
@@ -140,49 +152,33 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
 
 fn of_target(namespace: &Name, target: &Target, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     match (stage, target) {
-        (Stage::Keys, Target::Key(key)) => out.push(run_key(namespace, key)),
+        (Stage::Keys, Target::Key(key)) => out.push(Need::Key(run_key(namespace, key))),
         (Stage::Runs, Target::Run(run)) => out.push(Need::Run(*run)),
         (Stage::Runs, Target::Key(key)) => {
-            let Need::Key(id) = run_key(namespace, key) else {
-                return;
-            };
-            out.extend(rows.keys.get(&id).and_then(|row| row.run).map(Need::Run));
+            let row = rows.keys.get(&run_key(namespace, key));
+            out.extend(row.and_then(|row| row.run).map(Need::Run));
         }
         _ => {}
     }
-}
-
-fn run_key(namespace: &Name, key: &Name) -> Need {
-    let key = key.as_str().to_owned();
-    Need::Key(KeyId {
-        namespace: namespace.clone(),
-        kind: KeyKind::Run,
-        key,
-    })
 }
 
 fn of_start(start: &Start, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    let key = start.key.clone().map(Target::Key);
     match stage {
-        Stage::Keys => {
-            out.extend(start.key.as_ref().map(|key| run_key(&start.namespace, key)));
-        }
-        Stage::Runs => {
-            out.push(Need::Run(start.run));
-            out.extend(start.parent.map(|parent| Need::Run(parent.run)));
-            if let Some(key) = &start.key {
-                of_target(
-                    &start.namespace,
-                    &Target::Key(key.clone()),
-                    rows,
-                    stage,
-                    out,
-                );
+        Stage::Keys | Stage::Runs => {
+            if let Some(key) = &key {
+                of_target(&start.namespace, key, rows, stage, out);
+            }
+            of_target(&start.namespace, &Target::Run(start.run), rows, stage, out);
+            if stage == Stage::Runs {
+                out.extend(start.parent.map(|parent| Need::Run(parent.run)));
             }
         }
-        _ => {}
+        Stage::Gates | Stage::Rest | Stage::Found => {}
     }
     if let Some(signal) = &start.signal {
-        of_signal(signal, rows, stage, out);
+        let has_key = key.and_then(|key| target_run(rows, &start.namespace, &key));
+        of_message(signal, Some(has_key.unwrap_or(start.run)), rows, stage, out);
     }
     if let Some(first) = &start.first {
         of_round(first, rows, stage, out);
@@ -191,21 +187,25 @@ fn of_start(start: &Start, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
 
 fn of_signal(signal: &Signal, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     of_target(&signal.namespace, &signal.target, rows, stage, out);
+    let to = target_run(rows, &signal.namespace, &signal.target);
+    of_message(signal, to, rows, stage, out);
+}
+
+/// A signal, once it is known which run it is for.
+fn of_message(signal: &Signal, to: Option<RunId>, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     match stage {
         Stage::Keys => {
             let key = signal.key.as_ref();
             out.extend(key.map(|key| Need::Key(sender_key(signal, key))));
         }
         Stage::Rest => {
-            let Some(run) = target_run(rows, &signal.namespace, &signal.target) else {
-                return;
-            };
+            let Some(run) = to else { return };
             if rows.run(run).is_some_and(|row| row.waits > 0) {
                 out.push(Need::Waits(run, signal.name.clone()));
             }
             of_wake(run, signal.claimant, rows, out);
         }
-        _ => {}
+        Stage::Gates | Stage::Runs | Stage::Found => {}
     }
 }
 
@@ -218,20 +218,24 @@ fn of_offer(
     out: &mut Vec<Need>,
 ) {
     match stage {
-        Stage::Keys => out.extend(key.map(|key| Need::Key(crate::decide::offer_key(gate, key)))),
+        Stage::Keys => out.extend(key.map(|key| Need::Key(offer_key(gate, key)))),
         Stage::Gates => {
             out.push(Need::Gate(gate.clone()));
             out.push(Need::Waiters(gate.clone(), 1));
         }
         Stage::Rest => {
-            let first = rows.waiters.range((gate.clone(), 0)..).next();
-            if let Some(((found, _), wait)) = first {
-                if found == gate {
-                    of_wake(wait.run, claimant, rows, out);
-                }
+            if let Some(wait) = rows.waiters_at(gate).next() {
+                of_wake(wait.run, claimant, rows, out);
             }
         }
         Stage::Runs | Stage::Found => {}
+    }
+}
+
+fn gate_of(offer: &Offer) -> GateId {
+    GateId {
+        namespace: offer.namespace.clone(),
+        name: offer.name.clone(),
     }
 }
 
@@ -256,15 +260,41 @@ fn of_round(round: &Round, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             out.push(Need::Run(round.run));
             out.extend(round.parent.map(Need::Run));
         }
-        Stage::Rest => of_round_rest(round, rows, out),
-        Stage::Found => {}
+        Stage::Rest => {
+            of_gates(round, rows, out);
+            if let Some(row) = rows.run(round.run) {
+                of_round_rest(round, row, out);
+            }
+        }
+        Stage::Found => of_woken(round, rows, out),
     }
 }
 
-fn of_round_rest(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
-    let Some(row) = rows.run(round.run) else {
-        return;
-    };
+/// The gates that a round passes, each with the number of its offers there.
+fn gates_of(round: &Round) -> BTreeMap<GateId, usize> {
+    let mut gates: BTreeMap<GateId, usize> = BTreeMap::new();
+    for gate in &round.gates {
+        gates.entry(gate.clone()).or_default();
+    }
+    for caused in &round.caused {
+        if let Caused::Offer(_, offer) = caused {
+            *gates.entry(gate_of(offer)).or_default() += 1;
+        }
+    }
+    gates
+}
+
+/// Offers may be taken, given and given back: as often as there are waits and offers.
+fn of_gates(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
+    let open = rows.run(round.run).map_or(0, |row| row.waits as usize);
+    let waits = open + round.opened.len();
+    for (gate, offers) in gates_of(round) {
+        out.push(Need::Waiters(gate.clone(), waits + offers + 1));
+        out.push(Need::Offers(gate, waits + 1));
+    }
+}
+
+fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
     let waits = row.waits as usize + round.opened.len();
     let mut names: Vec<&Name> = Vec::new();
     names.extend(round.opened.iter().map(|wait| &wait.name));
@@ -283,10 +313,6 @@ fn of_round_rest(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
             out.push(Need::Mail(round.run, name.clone(), waits + 1));
         }
     }
-    for gate in &round.gates {
-        out.push(Need::Offers(gate.clone(), waits + 1));
-        out.push(Need::Waiters(gate.clone(), waits + 1));
-    }
     if row.matched > 0 {
         out.push(Need::Inbox(round.run));
     }
@@ -300,11 +326,41 @@ fn of_round_rest(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
         out.push(Need::AllWaits(round.run));
     }
     if matches!(round.then, Then::End(..)) {
+        out.extend(row.parent.map(|parent| Need::Run(parent.run)));
         if row.watchers > 0 {
             out.push(Need::Watchers(round.run));
         }
+    }
+}
+
+/// Whoever a round may wake: those who wait at its gates, and for its end.
+fn of_woken(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
+    let claimant = Some(round.claimant());
+    let row = rows.run(round.run);
+    let mut gates = gates_of(round);
+    if let Some(row) = row.filter(|_| matches!(round.then, Then::End(..) | Then::ContinueAsNew(..)))
+    {
+        let namespace = &rows.lane(row.lane).namespace;
+        for (wait, _) in rows
+            .waits_of(row.id)
+            .filter(|(_, wait)| wait.place.is_some())
+        {
+            let (namespace, name) = (namespace.clone(), wait.name.clone());
+            gates.entry(GateId { namespace, name }).or_default();
+        }
+    }
+    let waits = row.map_or(0, |row| row.waits as usize) + round.opened.len();
+    for (gate, offers) in &gates {
+        for wait in rows.waiters_at(gate).take(waits + offers + 1) {
+            of_wake(wait.run, claimant, rows, out);
+        }
+    }
+    if let Some(row) = row.filter(|_| matches!(round.then, Then::End(..))) {
         if let Some(parent) = row.parent {
-            of_wake(parent.run, Some(round.claimant()), rows, out);
+            of_wake(parent.run, claimant, rows, out);
+        }
+        for (_, watcher, ..) in rows.watchers_of(row.id) {
+            of_wake(watcher, claimant, rows, out);
         }
     }
 }
@@ -314,11 +370,14 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
         Caused::Child(_, start) | Caused::Spawn(_, start) => of_start(start, rows, stage, out),
         Caused::Signal(_, signal) => of_signal(signal, rows, stage, out),
         Caused::Offer(_, offer) => {
-            let gate = GateId {
-                namespace: offer.namespace.clone(),
-                name: offer.name.clone(),
-            };
-            of_offer(&gate, offer.key.as_ref(), offer.claimant, rows, stage, out);
+            of_offer(
+                &gate_of(offer),
+                offer.key.as_ref(),
+                offer.claimant,
+                rows,
+                stage,
+                out,
+            );
         }
         Caused::Watch(_, namespace, target) => of_target(namespace, target, rows, stage, out),
         Caused::Cancel(run) => match stage {

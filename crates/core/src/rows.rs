@@ -451,6 +451,19 @@ impl Rows {
             .take_while(move |(id, _)| id.run == run)
     }
 
+    /// Who waits for the run's end: (watched, watcher, execution, call).
+    pub fn watchers_of(&self, run: RunId) -> impl Iterator<Item = (RunId, RunId, u32, u32)> {
+        let first = (run, RunId::from_bytes([0; 16]), 0, 0);
+        let watches = self.watches.starting_at(first).map(|(watch, ())| *watch);
+        watches.take_while(move |(watched, ..)| *watched == run)
+    }
+
+    /// The first who wait for an offer and have none, in order of their place.
+    pub fn waiters_at(&self, gate: &GateId) -> impl Iterator<Item = &WaitId> {
+        let (first, last) = ((gate.clone(), 0), (gate.clone(), u64::MAX));
+        self.waiters.range(first..=last).map(|(_, wait)| wait)
+    }
+
     /// The run's open waits, by name and call.
     pub fn waits_of(&self, run: RunId) -> impl Iterator<Item = (&WaitId, &WaitRow)> {
         let first = WaitId {

@@ -2,7 +2,7 @@
 
 use super::signals::let_go;
 use super::wakes::tell;
-use crate::{Claimant, Hint, Outcome, Rows, RunId, RunState, Timestamp, WaitId};
+use crate::{Claimant, Hint, Outcome, Parent, Rows, RunId, RunState, Timestamp, WaitId};
 
 /// Ends the run. Messages it did not read stay with it, to be seen.
 pub(super) fn end(
@@ -31,29 +31,29 @@ pub(super) fn end(
     row.watchers = 0;
     row.settle(now);
     let parent = row.parent;
+    announce(rows, (id, parent), outcome, Some(claimant), now);
+    let outcome = Some(outcome.clone());
+    rows.hints.push(Hint::AtRest(id, state, outcome));
+}
+
+/// Tells whoever waits for the run: its parent, and those who watch it.
+pub(super) fn announce(
+    rows: &mut Rows,
+    (id, parent): (RunId, Option<Parent>),
+    outcome: &Outcome,
+    claimant: Option<Claimant>,
+    now: Timestamp,
+) {
     if let Some(parent) = parent {
         let to = (parent.run, parent.execution, parent.call);
-        tell(rows, to, outcome, Some(claimant), now);
+        tell(rows, to, outcome, claimant, now);
     }
-    let last = RunId::from_bytes([0xFF; 16]);
-    let first = RunId::from_bytes([0; 16]);
-    let watches = rows
-        .watches
-        .range((id, first, 0, 0), (id, last, u32::MAX, u32::MAX));
-    let watches: Vec<_> = watches.map(|(watch, ())| *watch).collect();
+    let watches: Vec<_> = rows.watchers_of(id).collect();
     for watch in watches {
         rows.watches.remove(&watch);
         let (_, watcher, execution, call) = watch;
-        tell(
-            rows,
-            (watcher, execution, call),
-            outcome,
-            Some(claimant),
-            now,
-        );
+        tell(rows, (watcher, execution, call), outcome, claimant, now);
     }
-    rows.hints
-        .push(Hint::AtRest(id, state, Some(outcome.clone())));
 }
 
 /// Ends all waits of a run without consuming.

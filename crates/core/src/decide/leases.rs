@@ -1,8 +1,12 @@
 //! Leases: claim, renew, release; and suspects.
 //!
 //! A lease that ended by time makes its run a suspect: it may have killed its worker, or merely
-//! have been in the same process. A worker runs one suspect at a time, named in its row; only a
-//! crash while a run is named there counts against it. A commit clears it.
+//! have been in the same process. A worker runs one suspect at a time, in a slot: it is named in
+//! the worker's row, and a crash while it is named there counts against it. A commit clears it.
+//!
+//! A renewal frees the slot for the next, or long calls would keep all others waiting. If the lease
+//! of that run ends by time all the same, it may kill its worker late: from then on only a commit
+//! frees the slot.
 
 use super::rounds::park;
 use super::wakes::{grant, inbox};
@@ -44,11 +48,12 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
         }
         let row = rows.run(id).expect("found");
         if row.suspect {
-            let slot = &mut rows.workers.get_mut(&worker).expect("checked").suspect;
-            if slot.is_some() {
+            let slot = rows.workers.get(&worker).expect("checked").suspect;
+            let taken = slot.and_then(|run| rows.run(run)?.owner);
+            if taken == Some(worker) {
                 continue;
             }
-            *slot = Some(id);
+            rows.workers.get_mut(&worker).expect("checked").suspect = Some(id);
         }
         grant(
             rows,
@@ -71,7 +76,7 @@ fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
     let row = rows.run_mut(id).expect("found");
     let owner = row.owner.expect("an expired lease has an owner");
     row.end_lease();
-    row.suspect = true;
+    let again = std::mem::replace(&mut row.suspect, true);
     row.holder = None;
     row.news_at = Some(now);
     row.settle(now);
@@ -81,6 +86,10 @@ fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
         .get(&owner)
         .is_none_or(|worker| worker.suspect != Some(id))
     {
+        if again {
+            let row = rows.run_mut(id).expect("found");
+            row.crashes = row.crashes.max(1);
+        }
         rows.hints.push(Hint::Ready(lane, now));
         return false;
     }
@@ -106,11 +115,9 @@ fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
 pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renewed> {
     if let Some(worker) = rows.workers.get_mut(&renew.worker) {
         worker.seen_at = now;
-        if worker
-            .suspect
-            .is_some_and(|suspect| renew.runs.contains(&suspect))
-        {
-            worker.suspect = None;
+        let suspect = worker.suspect.filter(|run| renew.runs.contains(run));
+        if suspect.is_some_and(|run| rows.run(run).is_some_and(|row| row.crashes == 0)) {
+            rows.workers.get_mut(&renew.worker).expect("found").suspect = None;
         }
     }
     let until = now.after(renew.lease.min(limits::LEASE));

@@ -3,15 +3,17 @@
 //! Invariants: a refused operation changes nothing. Fences are checked before anything else. What
 //! one round causes and the round itself are decided together. `now` comes in and never goes back.
 
+mod checks;
 mod ends;
 mod leases;
 mod operators;
 mod rounds;
 mod signals;
 mod starts;
+mod states;
 mod wakes;
 
-pub use rounds::may_step;
+pub use checks::may_step;
 
 use crate::message::KeyId;
 use crate::{GateId, KeyKind, Name, Op, Refusal, Reply, Rows, RunId, Signal, Target, Timestamp};
@@ -59,15 +61,7 @@ fn taken(rows: &mut Rows) -> Vec<crate::Claimed> {
 pub(crate) fn target_run(rows: &Rows, namespace: &Name, target: &Target) -> Option<RunId> {
     let id = match target {
         Target::Run(run) => *run,
-        Target::Key(key) => {
-            let key = key.as_str().to_owned();
-            let id = KeyId {
-                namespace: namespace.clone(),
-                kind: KeyKind::Run,
-                key,
-            };
-            rows.keys.get(&id)?.run?
-        }
+        Target::Key(key) => rows.keys.get(&run_key(namespace, key))?.run?,
     };
     let row = rows.run(id)?;
     (rows.lane(row.lane).namespace == *namespace).then_some(id)
@@ -79,6 +73,15 @@ fn require_run(rows: &Rows, namespace: &Name, target: &Target) -> Result<RunId, 
         Target::Run(run) => Refusal::UnknownRun { run: *run },
         Target::Key(key) => Refusal::UnknownKey { key: key.clone() },
     })
+}
+
+/// The key under which a run is found by the user's own id.
+pub(crate) fn run_key(namespace: &Name, key: &Name) -> KeyId {
+    KeyId {
+        namespace: namespace.clone(),
+        kind: KeyKind::Run,
+        key: key.as_str().to_owned(),
+    }
 }
 
 /// The key under which a sender's repeated signal is recognised.

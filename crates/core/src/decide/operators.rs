@@ -1,8 +1,8 @@
 //! What people and programs ask of a run from outside: cancel, patch, resume, delete.
 
 use super::leases::unpark;
-use super::wakes::{tell, wake};
-use super::{ends, require_run, rounds, target_run};
+use super::wakes::wake;
+use super::{ends, require_run, states, target_run};
 use crate::{
     Cancel, CancelMark, Cancelled, Claimant, Delete, Failure, Hint, Outcome, Patch, Patched,
     Refusal, Reply, Resume, Rows, RunId, RunState, StateChange, Timestamp, limits,
@@ -55,11 +55,11 @@ pub(super) fn patch(patch: &Patch, rows: &mut Rows, now: Timestamp) -> Result<Pa
     if patch.expected.is_some_and(|expected| expected != version) {
         return Ok(Patched::VersionIs(version));
     }
-    rounds::change_state(rows, id, &StateChange::Merge(patch.patch.clone()));
+    let change = StateChange::Merge(patch.patch.clone());
+    let state = states::next(rows.states.get(&id), &[change])?.expect("one change");
+    rows.states.put(id, state.clone());
     rows.run_mut(id).expect("found").changed_at = now;
-    Ok(Patched::Changed(
-        rows.states.get(&id).expect("just made").clone(),
-    ))
+    Ok(Patched::Changed(state))
 }
 
 /// Lets a parked run go on from where it was.
@@ -74,42 +74,34 @@ pub(super) fn resume(resume: &Resume, rows: &mut Rows, now: Timestamp) -> Result
 }
 
 /// Removes a run and all below it, the lowest first, so that a tree is never without its root.
+/// Whoever waits for the end of one that had not ended is told.
 pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
     let run = require_run(rows, &delete.namespace, &delete.target)?;
-    let row = rows.run(run).expect("found");
-    let root = rows.run(row.root).unwrap_or(row);
-    for part in [row, root] {
-        if !part.state.has_ended() && !delete.force {
-            return Err(Refusal::NotEnded {
-                run: part.id,
-                state: part.state,
-            });
-        }
-    }
-    let (parent, ended) = (row.parent, row.state.has_ended());
     let tree = std::mem::take(&mut rows.found);
     let more = tree.len() > limits::DELETE;
     let tree = &tree[..tree.len().min(limits::DELETE)];
+    let root = rows.run(run).expect("found").root;
+    let at_stake = tree.iter().chain([&run, &root]);
+    let mut at_stake = at_stake.filter_map(|id| rows.run(*id));
+    if let Some(live) = at_stake.find(|row| !row.state.has_ended() && !delete.force) {
+        let (run, state) = (live.id, live.state);
+        return Err(Refusal::NotEnded { run, state });
+    }
     let nobody = Claimant {
         worker: crate::WorkerId::from_bytes([0; 16]),
         lease: limits::LEASE,
     };
     for id in tree {
         ends::close_waits(rows, *id, nobody, now);
-        let state = rows.run(*id).expect("found").state;
+        let row = rows.run(*id).expect("found");
+        let (state, parent) = (row.state, row.parent.filter(|_| *id == run));
         rows.delete_run(*id);
+        if !state.has_ended() {
+            let failure = Failure::business(format!("run {id} was deleted")).with_code("deleted");
+            let outcome = Outcome::Failure(Box::new(failure));
+            ends::announce(rows, (*id, parent), &outcome, None, now);
+        }
         rows.hints.push(Hint::AtRest(*id, state, None));
-    }
-    if let Some(parent) = parent.filter(|_| !ended && !more) {
-        let failure = Failure::business(format!("run {run} was deleted")).with_code("deleted");
-        let outcome = Outcome::Failure(Box::new(failure));
-        tell(
-            rows,
-            (parent.run, parent.execution, parent.call),
-            &outcome,
-            None,
-            now,
-        );
     }
     Ok(Reply::Deleted {
         runs: tree.len(),

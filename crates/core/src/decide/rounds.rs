@@ -1,16 +1,16 @@
 //! Committing a round: fenced first, everything else after.
 
 use super::wakes::{inbox, own_mail};
-use super::{ends, operators, signals, starts, target_run};
+use super::{checks, ends, operators, require_run, signals, starts};
 use crate::{
     CancelMark, Caused, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId, Name,
-    Outcome, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, StateChange, StateRow, Target,
-    Then, Timestamp, WaitId, WaitRow, WorkerId, limits,
+    Outcome, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, Target, Then, Timestamp,
+    WaitId, WaitRow,
 };
 
 /// Commits a round, or refuses it whole.
 pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<Committed, Refusal> {
-    check(round, rows)?;
+    let state = checks::round(round, rows)?;
     append(round, rows, now);
     let mut committed = Committed {
         at: now,
@@ -21,8 +21,8 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     for caused in &round.caused {
         cause(round, caused, rows, now);
     }
-    for change in &round.state {
-        change_state(rows, round.run, change);
+    if let Some(state) = state {
+        rows.states.put(round.run, state);
     }
     leave(round, rows, now);
     let row = rows.run(round.run).expect("a committed run exists");
@@ -32,97 +32,6 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
         committed.inbox = inbox(rows, round.run);
     }
     Ok(committed)
-}
-
-/// May this worker take a step of the run under this epoch? Asked before user code runs inside the
-/// transaction; the commit asks again.
-///
-/// # Errors
-/// When it may not.
-pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<(), Refusal> {
-    let row = owned(rows, run, worker, epoch)?;
-    if row.cancel != CancelMark::None {
-        return Err(Refusal::CancelRequested { run });
-    }
-    Ok(())
-}
-
-/// The run, if this worker has it under this epoch.
-fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRow, Refusal> {
-    let row = rows.run(run).ok_or(Refusal::UnknownRun { run })?;
-    if row.epoch != epoch || row.owner != Some(worker) {
-        return Err(Refusal::Fenced {
-            run,
-            epoch,
-            current: row.epoch,
-        });
-    }
-    Ok(row)
-}
-
-/// Everything that can refuse a round, before anything changes.
-fn check(round: &Round, rows: &Rows) -> Result<(), Refusal> {
-    let run = round.run;
-    let row = owned(rows, run, round.worker, round.epoch)?;
-    if row.cancel != CancelMark::None && round.is_forward() {
-        return Err(Refusal::CancelRequested { run });
-    }
-    Refusal::over(
-        "what one round sets off",
-        limits::FAN_OUT,
-        round.caused.len(),
-    )?;
-    Refusal::over(
-        "a round's size in bytes",
-        limits::ROUND_BYTES,
-        round.entries.len(),
-    )?;
-    let ends = matches!(
-        round.then,
-        Then::End(..) | Then::ContinueAsNew(..) | Then::Park(_)
-    );
-    let reserve = if ends { limits::JOURNAL_RESERVE } else { 0 };
-    let length = usize::try_from(row.head).unwrap_or(usize::MAX) + round.count as usize;
-    let limit = usize::try_from(limits::JOURNAL_ENTRIES + reserve).expect("a small number");
-    Refusal::over("a journal's entries", limit, length)?;
-    if let Then::End(_, Outcome::Value(value)) = &round.then {
-        signals::check(value)?;
-    }
-    for change in &round.state {
-        let (StateChange::Set(value) | StateChange::Merge(value)) = change;
-        signals::check(value)?;
-    }
-    round
-        .consumed
-        .iter()
-        .try_for_each(|consumed| match consumed {
-            Consumed::Wait(name, call) => {
-                let wait = WaitId {
-                    run,
-                    name: name.clone(),
-                    call: *call,
-                };
-                match rows.waits.get(&wait) {
-                    Some(WaitRow { taken: Some(_), .. }) => Ok(()),
-                    _ => Err(Refusal::Inconsistent {
-                        run,
-                        what: "it consumed what no wait had",
-                    }),
-                }
-            }
-            Consumed::Mail(number) => {
-                let mail = MailId {
-                    run,
-                    name: None,
-                    number: *number,
-                };
-                let known = rows.mail.get(&mail).map(|_| ());
-                known.ok_or(Refusal::Inconsistent {
-                    run,
-                    what: "it consumed a message it never got",
-                })
-            }
-        })
 }
 
 fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
@@ -138,12 +47,6 @@ fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
     let first = row.head + 1;
     row.head += u64::from(round.count);
     let (run, execution) = (row.id, row.execution);
-    let started = rows.journal.last_mut();
-    if let Some(start) = started.filter(|last| last.run == run && last.epoch == 0) {
-        join(&mut start.entries, &round.entries);
-        start.count += round.count;
-        return;
-    }
     rows.journal.push(JournalRow {
         run,
         execution,
@@ -153,17 +56,6 @@ fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
         at: now,
         entries: round.entries.clone(),
     });
-}
-
-/// Two JSON arrays, neither of them empty, as one: a start and its first round are one row.
-fn join(first: &mut Vec<u8>, second: &[u8]) {
-    assert!(
-        first.last() == Some(&b']') && second.first() == Some(&b'['),
-        "entries are arrays"
-    );
-    first.pop();
-    first.push(b',');
-    first.extend_from_slice(&second[1..]);
 }
 
 /// A round that commits did not kill its worker. Returns whether the worker's slot is free again.
@@ -271,10 +163,10 @@ fn next_place(rows: &mut Rows, namespace: &Name, name: &Name) -> u64 {
 /// became of it is a message to the call, so that a crash before the next round loses nothing.
 fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
     let (call, answer) = match caused {
-        Caused::Child(call, start) => (*call, starts::start_caused(start, rows, now).map(|_| None)),
+        Caused::Child(call, start) => (*call, starts::child(start, rows, now).map(|()| None)),
         Caused::Spawn(call, start) => (
             *call,
-            starts::start_caused(start, rows, now).map(|run| Payload::encode(&run).ok()),
+            starts::start(start, rows, now).map(|started| Payload::encode(&started.run).ok()),
         ),
         Caused::Signal(call, signal) => (
             *call,
@@ -317,10 +209,7 @@ fn watch(
     rows: &mut Rows,
     now: Timestamp,
 ) -> Result<(), Refusal> {
-    let watched = target_run(rows, namespace, target).ok_or_else(|| match target {
-        Target::Run(run) => Refusal::UnknownRun { run: *run },
-        Target::Key(key) => Refusal::UnknownKey { key: key.clone() },
-    })?;
+    let watched = require_run(rows, namespace, target)?;
     let execution = rows.run(round.run).expect("checked").execution;
     let row = rows.run(watched).expect("found");
     if row.state.has_ended() {
@@ -333,51 +222,18 @@ fn watch(
     Ok(())
 }
 
-pub(super) fn change_state(rows: &mut Rows, run: RunId, change: &StateChange) {
-    let before = rows.states.get(&run);
-    let version = before.map_or(0, |state| state.version) + 1;
-    let value = match change {
-        StateChange::Set(value) => value.clone(),
-        StateChange::Merge(patch) => merged(before.map(|state| &state.value), patch),
-    };
-    rows.states.put(run, StateRow { version, value });
-}
-
-/// RFC 7396: objects are merged, null removes, anything else replaces.
-fn merged(before: Option<&Payload>, patch: &Payload) -> Payload {
-    fn merge(into: &mut serde_json::Value, patch: serde_json::Value) {
-        let serde_json::Value::Object(patch) = patch else {
-            *into = patch;
-            return;
-        };
-        if !into.is_object() {
-            *into = serde_json::Value::Object(serde_json::Map::new());
-        }
-        let object = into.as_object_mut().expect("just made one");
-        for (key, value) in patch {
-            if value.is_null() {
-                object.remove(&key);
-            } else {
-                merge(object.entry(key).or_insert(serde_json::Value::Null), value);
-            }
-        }
-    }
-    let mut value = before
-        .and_then(|payload| payload.decode().ok())
-        .unwrap_or_default();
-    match patch.decode() {
-        Ok(patch) => merge(&mut value, patch),
-        Err(_) => return patch.clone(),
-    }
-    Payload::encode(&value).unwrap_or_else(|_| patch.clone())
-}
-
 /// What the round leaves behind.
 fn leave(round: &Round, rows: &mut Rows, now: Timestamp) {
     let row = rows.run_mut(round.run).expect("checked");
     match &round.then {
         Then::Continue => row.settle(now),
-        Then::Suspend => suspend(row, now),
+        Then::Suspend => {
+            suspend(row, now);
+            if let (None, Some(at)) = (row.owner, row.ready_at) {
+                let lane = row.lane;
+                rows.hints.push(Hint::Ready(lane, at));
+            }
+        }
         Then::End(state, outcome) => {
             ends::end(rows, round.run, (*state, outcome), round.claimant(), now);
         }

@@ -5,22 +5,40 @@ use super::{offer_key, sender_key, target_run};
 use crate::message::digest;
 use crate::{
     Claimant, Delivery, GateId, KeyId, KeyRow, MailId, MailRow, Name, Offer, OfferId, OfferRow,
-    Outcome, Payload, Policy, Refusal, Rows, RunId, Sent, Signal, Source, Taken, Timestamp, WaitId,
-    limits,
+    Outcome, Policy, Refusal, Rows, RunId, Sent, Signal, Source, Taken, Timestamp, WaitId, limits,
 };
 
 /// Sends a signal to one run.
 pub(super) fn send(signal: &Signal, rows: &mut Rows, now: Timestamp) -> Result<Sent, Refusal> {
+    let to = target_run(rows, &signal.namespace, &signal.target);
+    send_to(to, signal, rows, now)
+}
+
+/// What can refuse a signal to a run that has no messages yet.
+pub(super) fn may_send(signal: &Signal, rows: &Rows) -> Result<Option<Sent>, Refusal> {
     Refusal::payload(signal.payload.size())?;
-    let digest = digest(&[signal.name.as_str(), signal.payload.as_str()]);
     let key = signal
         .key
         .as_ref()
         .map(|key| (sender_key(signal, key), key));
-    if let Some(first) = repeated(rows, key.as_ref(), digest)? {
+    repeated(rows, key.as_ref(), digest_of(signal))
+}
+
+fn digest_of(signal: &Signal) -> u128 {
+    digest(&[signal.name.as_str(), signal.payload.as_str()])
+}
+
+/// Sends a signal to this run, whatever it names as its target.
+pub(super) fn send_to(
+    to: Option<RunId>,
+    signal: &Signal,
+    rows: &mut Rows,
+    now: Timestamp,
+) -> Result<Sent, Refusal> {
+    if let Some(first) = may_send(signal, rows)? {
         return Ok(first);
     }
-    let Some(id) = target_run(rows, &signal.namespace, &signal.target) else {
+    let Some(id) = to else {
         return Ok(Sent::TargetUnknown);
     };
     let row = rows.run(id).expect("the target exists");
@@ -47,15 +65,10 @@ pub(super) fn send(signal: &Signal, rows: &mut Rows, now: Timestamp) -> Result<S
         )?;
         keep(rows, id, signal, open, now);
     }
-    if let Some((key, _)) = key {
-        rows.keys.put(
-            key,
-            KeyRow {
-                run: Some(id),
-                digest,
-                sent: Some(sent),
-            },
-        );
+    if let Some(key) = &signal.key {
+        let (run, digest, sent) = (Some(id), digest_of(signal), Some(sent));
+        rows.keys
+            .put(sender_key(signal, key), KeyRow { run, digest, sent });
     }
     Ok(sent)
 }
@@ -195,10 +208,7 @@ fn give(
     claimant: Option<Claimant>,
     now: Timestamp,
 ) -> Option<RunId> {
-    let mut waiting = rows
-        .waiters
-        .range((gate.clone(), 0)..=(gate.clone(), u64::MAX));
-    let wait = waiting.next().map(|(_, wait)| wait.clone())?;
+    let wait = rows.waiters_at(gate).next()?.clone();
     let run = wait.run;
     let offer = OfferId {
         gate: gate.clone(),
@@ -341,9 +351,4 @@ pub(super) fn offer_id(namespace: &Name, name: &Name, place: u64) -> OfferId {
         },
         place,
     }
-}
-
-/// Is this small enough to be a payload? For values made by rounds.
-pub(super) fn check(payload: &Payload) -> Result<(), Refusal> {
-    Refusal::payload(payload.size())
 }

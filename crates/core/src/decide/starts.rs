@@ -1,50 +1,53 @@
 //! Starting runs: once per id, once per key.
 
+use std::collections::BTreeMap;
+
 use super::wakes::grant;
-use super::{rounds, signals, target_run};
-use crate::message::{KeyId, digest};
+use super::{rounds, run_key, signals};
+use crate::message::digest;
 use crate::{
-    CancelMark, Entry, Hint, JournalRow, KeyKind, KeyRow, Lane, Name, Refusal, Rows, RunId, RunRow,
-    RunState, Start, Started, Target, Timestamp, encode_entries, limits,
+    CancelMark, Entry, Hint, JournalRow, KeyRow, Lane, Name, Refusal, Rows, RunId, RunRow,
+    RunState, Signal, Start, Started, Target, Timestamp, encode_entries, limits,
 };
 
 /// Starts a run, or finds the one that has the key or the id.
 pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<Started, Refusal> {
     check(start)?;
     let digest = digest(&[start.workflow.as_str(), start.input.as_str()]);
-    let found = existing(start, rows, digest)?;
-    if let Some(run) = found {
-        let sent = match &start.signal {
-            Some(signal) => Some(signals::send(signal, rows, now)?),
-            None => None,
-        };
+    if let Some(run) = existing(start, rows, digest)? {
+        let signal = start.signal.as_ref();
+        let sent = signal.map(|signal| signals::send_to(Some(run), signal, rows, now));
         return Ok(Started {
             run,
             new: false,
             first: None,
-            sent,
+            sent: sent.transpose()?,
             claimed: Vec::new(),
         });
     }
     if let Some(signal) = &start.signal {
-        signals::check(&signal.payload)?;
+        signals::may_send(signal, rows)?;
     }
+    let entry = rows.journal.len();
     insert(start, rows, digest, now)?;
     let due = start.at.is_none_or(|at| at <= now);
     let claimant = start.claimant.filter(|_| due);
     if let Some(claimant) = claimant {
         grant(rows, start.run, claimant, now);
+    } else {
+        let row = rows.run(start.run).expect("just made");
+        let (lane, at) = (row.lane, row.ready_at.unwrap_or(now));
+        rows.hints.push(Hint::Ready(lane, at));
     }
-    let sent = start
-        .signal
-        .as_ref()
-        .map(|signal| signals::send(signal, rows, now));
+    let signal = start.signal.as_ref();
+    let sent = signal.map(|signal| signals::send_to(Some(start.run), signal, rows, now));
     let sent = sent.transpose().expect("a new run takes its first signal");
     let first = start.first.as_ref().filter(|_| claimant.is_some());
     if first.is_some() {
         rows.claimed.retain(|claimed| claimed.run != start.run);
     }
     let first = first.map(|round| rounds::commit(round, rows, now));
+    join(&mut rows.journal, entry);
     Ok(Started {
         run: start.run,
         new: true,
@@ -55,37 +58,79 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
 }
 
 fn check(start: &Start) -> Result<(), Refusal> {
+    let run = start.run;
     Refusal::payload(start.input.size())?;
     Refusal::over("a run's labels", limits::LABELS, start.labels.len())?;
     for (_, value) in &start.labels {
         Refusal::over("a label's size in bytes", limits::LABEL_BYTES, value.len())?;
     }
+    let first = start.first.as_ref();
+    if first.is_some_and(|round| round.run != run) {
+        let what = "its first round is another run's";
+        return Err(Refusal::Inconsistent { run, what });
+    }
+    let is_for_it = |signal: &Signal| {
+        signal.namespace == start.namespace
+            && match &signal.target {
+                Target::Run(to) => *to == run,
+                Target::Key(to) => start.key.as_ref() == Some(to),
+            }
+    };
+    if start
+        .signal
+        .as_ref()
+        .is_some_and(|signal| !is_for_it(signal))
+    {
+        let what = "its first signal is for another run";
+        return Err(Refusal::Inconsistent { run, what });
+    }
     Ok(())
 }
 
+/// The run that has the key, or the id. A key or id that was used for something else is a conflict.
 fn existing(start: &Start, rows: &Rows, digest: u128) -> Result<Option<RunId>, Refusal> {
     if let Some(key) = &start.key {
-        if let Some(row) = rows.keys.get(&run_key(&start.namespace, key)) {
-            if row.digest != digest {
+        let row = rows.keys.get(&run_key(&start.namespace, key));
+        let taken = row.and_then(|row| Some((row.digest, row.run?)));
+        if let Some((first, run)) = taken.filter(|(_, run)| rows.run(*run).is_some()) {
+            if first != digest {
                 return Err(Refusal::Conflict { key: key.clone() });
             }
-            return Ok(target_run(
-                rows,
-                &start.namespace,
-                &Target::Key(key.clone()),
-            ));
+            return Ok(Some(run));
         }
     }
-    Ok(rows.run(start.run).map(|row| row.id))
+    let Some(row) = rows.run(start.run) else {
+        return Ok(None);
+    };
+    let lane = rows.lane(row.lane);
+    let same = lane.namespace == start.namespace && lane.workflow == start.workflow;
+    if !same || row.key != start.key {
+        return Err(id_in_use(start.run));
+    }
+    Ok(Some(row.id))
 }
 
-fn run_key(namespace: &Name, key: &Name) -> KeyId {
-    let key = key.as_str().to_owned();
-    KeyId {
-        namespace: namespace.clone(),
-        kind: KeyKind::Run,
-        key,
-    }
+fn id_in_use(run: RunId) -> Refusal {
+    let key = Name::new(run.to_string()).expect("an id is a name");
+    Refusal::Conflict { key }
+}
+
+/// A start and its first round are one row of the journal.
+fn join(journal: &mut Vec<JournalRow>, at: usize) {
+    let (start, round) = (&journal[at], journal.get(at + 1));
+    let Some(round) = round.filter(|round| round.run == start.run && round.first == 2) else {
+        return;
+    };
+    assert!(
+        start.entries.last() == Some(&b']') && round.entries.first() == Some(&b'['),
+        "entries are arrays"
+    );
+    let round = journal.remove(at + 1);
+    let start = &mut journal[at];
+    start.entries.pop();
+    start.entries.push(b',');
+    start.entries.extend_from_slice(&round.entries[1..]);
+    start.count += round.count;
 }
 
 fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Result<(), Refusal> {
@@ -131,10 +176,9 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         at: now,
         entries: encode_entries(&[started]),
     });
-    let labels = start
-        .labels
-        .iter()
-        .map(|(name, value)| (start.run, name.clone(), value.clone()));
+    let labels: BTreeMap<&Name, &String> = start.labels.iter().map(|(k, v)| (k, v)).collect();
+    let labels = labels.into_iter();
+    let labels = labels.map(|(name, value)| (start.run, name.clone(), value.clone()));
     rows.labels.extend(labels);
     let mut row = RunRow {
         id: start.run,
@@ -167,10 +211,6 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         outcome: None,
     };
     row.settle(now);
-    if start.claimant.is_none() {
-        rows.hints
-            .push(Hint::Ready(lane, row.ready_at.unwrap_or(now)));
-    }
     rows.put_run(row);
     Ok(())
 }
@@ -182,16 +222,14 @@ pub(super) fn latest(rows: &Rows, namespace: &Name, workflow: &Name) -> u32 {
     same.map(|lane| lane.version).max().unwrap_or(1)
 }
 
-/// Starts what a round set off. A child must be new: its parent will wait for it.
-pub(super) fn start_caused(
-    caused: &Start,
-    rows: &mut Rows,
-    now: Timestamp,
-) -> Result<RunId, Refusal> {
-    let child = caused.parent.is_some();
-    if child && existing(caused, rows, 0).map_or(true, |found| found.is_some()) {
-        let key = caused.key.clone().unwrap_or(Name::constant("run id"));
-        return Err(Refusal::Conflict { key });
+/// Starts a child. It must be new: its parent will wait for it.
+pub(super) fn child(child: &Start, rows: &mut Rows, now: Timestamp) -> Result<(), Refusal> {
+    let digest = digest(&[child.workflow.as_str(), child.input.as_str()]);
+    if existing(child, rows, digest)?.is_some() {
+        return Err(child
+            .key
+            .clone()
+            .map_or_else(|| id_in_use(child.run), |key| Refusal::Conflict { key }));
     }
-    start(caused, rows, now).map(|started| started.run)
+    start(child, rows, now).map(|_| ())
 }

@@ -1,0 +1,166 @@
+//! Everything that can refuse a round, before anything changes.
+
+use std::collections::BTreeSet;
+
+use super::states;
+use crate::{
+    CancelMark, Caused, Consumed, GateId, MailId, Name, Outcome, Parent, Refusal, Round, Rows,
+    RunId, RunRow, StateRow, Then, WaitId, WaitRow, WorkerId, limits,
+};
+
+/// May this worker take a step of the run under this epoch? Asked before user code runs inside the
+/// transaction; the commit asks again.
+///
+/// # Errors
+/// When it may not.
+pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<(), Refusal> {
+    let row = owned(rows, run, worker, epoch)?;
+    if row.cancel != CancelMark::None {
+        return Err(Refusal::CancelRequested { run });
+    }
+    Ok(())
+}
+
+/// The run, if this worker has it under this epoch.
+fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRow, Refusal> {
+    let row = rows.run(run).ok_or(Refusal::UnknownRun { run })?;
+    if row.epoch != epoch || row.owner != Some(worker) {
+        return Err(Refusal::Fenced {
+            run,
+            epoch,
+            current: row.epoch,
+        });
+    }
+    Ok(row)
+}
+
+/// Checks a round. Returns what becomes of the run's state, if it changes it.
+pub(super) fn round(round: &Round, rows: &Rows) -> Result<Option<StateRow>, Refusal> {
+    let run = round.run;
+    let row = owned(rows, run, round.worker, round.epoch)?;
+    if row.cancel != CancelMark::None && round.is_forward() {
+        return Err(Refusal::CancelRequested { run });
+    }
+    limits(round, row)?;
+    consistent(round, rows, row).map_err(|what| Refusal::Inconsistent { run, what })?;
+    states::next(rows.states.get(&run), &round.state)
+}
+
+fn limits(round: &Round, row: &RunRow) -> Result<(), Refusal> {
+    let bytes = match &round.then {
+        Then::ContinueAsNew(started, _) => started.len().max(round.entries.len()),
+        _ => round.entries.len(),
+    };
+    Refusal::over(
+        "what one round sets off",
+        limits::FAN_OUT,
+        round.caused.len(),
+    )?;
+    Refusal::over("a round's size in bytes", limits::ROUND_BYTES, bytes)?;
+    let reserve = match round.then {
+        Then::End(..) | Then::ContinueAsNew(..) | Then::Park(_) => limits::JOURNAL_RESERVE,
+        Then::Continue | Then::Suspend => 0,
+    };
+    let length = usize::try_from(row.head).unwrap_or(usize::MAX) + round.count as usize;
+    let limit = usize::try_from(limits::JOURNAL_ENTRIES + reserve).expect("a small number");
+    Refusal::over("a journal's entries", limit, length)?;
+    if let Then::End(_, Outcome::Value(value)) = &round.then {
+        Refusal::payload(value.size())?;
+    }
+    Ok(())
+}
+
+/// What no worker that keeps the rules sends.
+fn consistent(round: &Round, rows: &Rows, row: &RunRow) -> Result<(), &'static str> {
+    if let Then::End(state, _) = &round.then {
+        ensure(state.has_ended(), "it ended in a state that is no end")?;
+    }
+    consumed(round, rows)?;
+    waits(round, rows, &rows.lane(row.lane).namespace)?;
+    for caused in &round.caused {
+        match caused {
+            Caused::Child(call, start) => {
+                let (run, execution, call) = (row.id, row.execution, *call);
+                let this = Parent {
+                    run,
+                    execution,
+                    call,
+                };
+                ensure(start.parent == Some(this), "its child has another parent")?;
+            }
+            Caused::Spawn(_, start) => {
+                ensure(start.parent.is_none(), "what it spawned has a parent")?
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn consumed(round: &Round, rows: &Rows) -> Result<(), &'static str> {
+    let run = round.run;
+    let (mut waits, mut mail) = (BTreeSet::new(), BTreeSet::new());
+    for consumed in &round.consumed {
+        match consumed {
+            Consumed::Wait(name, call) => {
+                let wait = WaitId {
+                    run,
+                    name: name.clone(),
+                    call: *call,
+                };
+                let has = matches!(rows.waits.get(&wait), Some(WaitRow { taken: Some(_), .. }));
+                ensure(has, "it consumed what no wait had")?;
+                ensure(waits.insert((name, call)), "it consumed a message twice")?;
+            }
+            Consumed::Mail(number) => {
+                let id = MailId {
+                    run,
+                    name: None,
+                    number: *number,
+                };
+                ensure(
+                    rows.mail.get(&id).is_some(),
+                    "it consumed a message it never got",
+                )?;
+                ensure(mail.insert(number), "it consumed a message twice")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Offerable waits that open or close need their gate, or an offer and a wait can pass each other.
+fn waits(round: &Round, rows: &Rows, namespace: &Name) -> Result<(), &'static str> {
+    let run = round.run;
+    let has_gate = |name: &Name| {
+        let gate = GateId {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        };
+        round.gates.contains(&gate)
+    };
+    let mut open = BTreeSet::new();
+    for wait in &round.opened {
+        let (name, call) = (wait.name.clone(), wait.call);
+        let known = rows.waits.get(&WaitId { run, name, call });
+        ensure(known.is_none(), "it opened a wait that is open")?;
+        ensure(open.insert((&wait.name, call)), "it opened a wait twice")?;
+        let gate = !wait.offerable || has_gate(&wait.name);
+        ensure(gate, "it opened a wait for offers without its gate")?;
+    }
+    for (name, call) in &round.closed {
+        let (name, call) = (name.clone(), *call);
+        let known = rows.waits.get(&WaitId {
+            run,
+            name: name.clone(),
+            call,
+        });
+        let gate = known.is_none_or(|wait| wait.place.is_none()) || has_gate(&name);
+        ensure(gate, "it closed a wait for offers without its gate")?;
+    }
+    Ok(())
+}
+
+fn ensure(holds: bool, what: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(what) }
+}
