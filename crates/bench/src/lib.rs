@@ -2,3 +2,4 @@
 
 pub mod limit;
 pub mod percentile;
+pub mod w1;
