@@ -797,17 +797,23 @@ impl<O: DeserializeOwned> Handle<O> {
                 return Ok(rest);
             }
         }
-        inner.post.store().watch_closely(true);
-        loop {
+        if inner.worker.is_none() {
+            inner.post.store().watch_closely(true);
+        }
+        let rest = loop {
             let resting = self.rest.as_mut().expect("just made");
             if let Some(rest) = resting.next().await {
-                self.rest = None;
-                return Ok(rest);
+                break rest;
             }
             if let Some(rest) = look(inner, self.run).await? {
-                return Ok(rest);
+                break rest;
             }
+        };
+        self.rest = None;
+        if inner.worker.is_none() && !inner.rests.anybody_waits() {
+            inner.post.store().watch_closely(false);
         }
+        Ok(rest)
     }
 }
 

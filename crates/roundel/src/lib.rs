@@ -33,6 +33,10 @@ pub use roundel_store::{
     TxError, Value,
 };
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// What workflows, steps and effects return.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 

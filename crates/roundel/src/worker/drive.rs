@@ -315,7 +315,10 @@ impl Worker {
         tokio::spawn(async move {
             let run = start.run;
             let port = Port::new(Arc::default());
-            worker.ports().insert(run, port.clone());
+            let mut ports = worker.ports();
+            ports.insert(run, port.clone());
+            worker.gauge(&ports);
+            drop(ports);
             let After::Mine(live) = worker.first_round(start, lane, answer, &port).await else {
                 return;
             };

@@ -242,8 +242,12 @@ impl Worker {
         }
     }
 
+    /// The number of runs driven here has changed.
     fn gauge(&self, ports: &FxHashMap<RunId, Arc<Port>>) {
         self.counters.live.set(ports.len());
+        if ports.len() <= 1 {
+            self.store().watch_closely(!ports.is_empty() || self.rests.anybody_waits());
+        }
     }
 
     async fn load_and_drive(self: Arc<Self>, claimed: Claimed, port: Arc<Port>) {
