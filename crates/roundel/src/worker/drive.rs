@@ -303,6 +303,12 @@ impl Worker {
         .await;
     }
 
+    fn enter(&self, run: RunId, port: &Arc<Port>) {
+        let mut ports = self.ports();
+        ports.insert(run, port.clone());
+        self.gauge(&ports);
+    }
+
     /// Starts a run here: its function runs up to its first call before the start is committed,
     /// and that commit holds the start, the lease and the first round.
     pub(crate) fn start_here(
@@ -315,10 +321,7 @@ impl Worker {
         tokio::spawn(async move {
             let run = start.run;
             let port = Port::new(Arc::default());
-            let mut ports = worker.ports();
-            ports.insert(run, port.clone());
-            worker.gauge(&ports);
-            drop(ports);
+            worker.enter(run, &port);
             let After::Mine(live) = worker.first_round(start, lane, answer, &port).await else {
                 return;
             };
