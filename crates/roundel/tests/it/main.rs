@@ -1,3 +1,5 @@
 //! What the engine promises, seen from outside.
 
+mod rounds;
 mod smoke;
+mod support;

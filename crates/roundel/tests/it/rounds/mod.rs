@@ -1,0 +1,3 @@
+//! Rounds, leases, journal, replay (RO).
+
+mod first;
