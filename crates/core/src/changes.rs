@@ -25,7 +25,7 @@ pub enum RunChange {
     Update {
         /// As it is now.
         row: RunRow,
-        /// Did a column of the ready index change?
+        /// Did the state or another column of an index change?
         reindex: bool,
     },
 }

@@ -11,7 +11,8 @@ use rustc_hash::FxHashMap;
 use crate::changes::{Changes, RunChange, Write};
 use crate::{
     Claimed, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, MailId, MailRow, Name,
-    OfferId, OfferRow, RunId, RunRow, StateRow, Timestamp, WaitId, WaitRow, WorkerId, WorkerRow,
+    OfferId, OfferRow, RunId, RunRow, RunState, StateRow, Timestamp, WaitId, WaitRow, WorkerId,
+    WorkerRow,
 };
 
 /// One kind of row, by key.
@@ -159,15 +160,16 @@ struct Runs {
 #[derive(Clone, Debug)]
 struct RunSlot {
     row: Option<RunRow>,
-    /// What the ready index has for it; none if the database does not have the row.
+    /// What the indexes have for it; none if the database does not have the row.
     stored: Option<Indexed>,
     changed: bool,
 }
 
-type Indexed = (LaneId, bool, i32, Option<Timestamp>);
+/// The state is among them: a list of parked runs is an index too.
+type Indexed = (LaneId, bool, i32, Option<Timestamp>, RunState);
 
 fn indexed(row: &RunRow) -> Indexed {
-    (row.lane, row.suspect, row.priority, row.ready_at)
+    (row.lane, row.suspect, row.priority, row.ready_at, row.state)
 }
 
 /// The rows around.

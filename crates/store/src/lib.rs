@@ -25,8 +25,8 @@ pub use memory::{Fate, Faults, Memory, Point, Snapshot};
 pub use query::{
     Answer, Dump, JournalPage, MailView, Page, Query, RunFilter, RunView, StateView, Stats,
 };
-pub use sqlite::{Options, Sqlite};
-pub use tx::{FromValue, Params, Row, Tx, TxError, Value};
+pub use sqlite::{Metrics, Options, Sqlite, Synchronous};
+pub use tx::{Column, FromValue, Params, Row, Tx, TxError, Value};
 
 /// A future that owns or borrows what it needs and can be sent to another thread.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,27 +1,233 @@
-//! The transaction that a step is given. Stub.
+//! The transaction that a step is given: the user's own SQL, in the round's own transaction.
+//!
+//! A `Tx` is a number. The connection itself lies in a thread-local of the thread that runs the
+//! step, and only while it runs; so a handle that escapes its step, or goes to another thread, is
+//! refused instead of writing into somebody else's transaction. Its futures never wait.
 
-/// A transaction.
-#[derive(Clone, Debug)]
-pub struct Tx {
-    pub(crate) number: u64,
+mod value;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::{CachedStatement, Connection, ErrorCode};
+
+pub use value::{Column, FromValue, Params, Row, Value};
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Connection>>> = const { RefCell::new(None) };
+    /// The number of the step that runs on this thread; 0 if none does.
+    static STEP: Cell<u64> = const { Cell::new(0) };
 }
-/// What a statement can fail with.
+
+/// The number of the next step: handles of two threads never have the same.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A step's transaction. Cloning is cheap; it is of no use outside the step.
+#[derive(Clone)]
+pub struct Tx {
+    number: u64,
+}
+
+impl fmt::Debug for Tx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tx({})", self.number)
+    }
+}
+
+/// Why a statement of a step failed. Each variant is one thing to do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TxError {
-    /// The database said no.
+    /// Change the code: a step may not do this.
+    #[error("a step may not do this: {0}")]
+    Refused(String),
+    /// The data says no: a duplicate, a missing parent, a check.
+    #[error("the database refused the values: {0}")]
+    Constraint(String),
+    /// Not the step's fault, and passing: it is tried again.
+    #[error("the database cannot do this now: {0}; the step is tried again")]
+    Busy(String),
+    /// Change the code: the handle was used after its step, or on another thread.
+    #[error(
+        "the transaction of this step has ended or belongs to another thread; \
+         use it inside the step that it was given to, without spawning"
+    )]
+    Outside,
+    /// Change the types: the column holds something else, or there is no such column.
+    #[error("column {column} holds {found}, and {wanted} was asked for")]
+    Type {
+        /// Which column, as asked for.
+        column: String,
+        /// What is there.
+        found: &'static str,
+        /// What was wanted.
+        wanted: &'static str,
+    },
+    /// There is no row where one was asked for, or more than one.
+    #[error("the query gave {0} rows, and exactly one was asked for")]
+    Rows(usize),
+    /// Change the statement.
     #[error("{0}")]
     Database(String),
 }
-/// A value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Nothing.
-    Null,
+
+impl Tx {
+    /// Runs one statement that changes rows. Returns how many.
+    ///
+    /// # Errors
+    /// When the statement fails; the step may go on, what it did before stays.
+    pub async fn execute(&self, sql: &str, params: impl Params) -> Result<u64, TxError> {
+        let values = params.into_values();
+        let changed = self.statement(sql, &values, |statement| {
+            if statement.column_count() == 0 {
+                return statement.raw_execute().map_err(TxError::from);
+            }
+            let mut count = 0;
+            let mut rows = statement.raw_query();
+            while rows.next()?.is_some() {
+                count += 1;
+            }
+            Ok(count)
+        })?;
+        Ok(changed as u64)
+    }
+
+    /// All rows of a query.
+    ///
+    /// # Errors
+    /// When the query fails.
+    pub async fn query(&self, sql: &str, params: impl Params) -> Result<Vec<Row>, TxError> {
+        let values = params.into_values();
+        self.statement(sql, &values, |statement| value::read_all(statement))
+    }
+
+    /// The only row of a query.
+    ///
+    /// # Errors
+    /// When the query fails, or has no row, or more than one.
+    pub async fn query_one(&self, sql: &str, params: impl Params) -> Result<Row, TxError> {
+        let mut rows = self.query(sql, params).await?;
+        match rows.len() {
+            1 => Ok(rows.remove(0)),
+            other => Err(TxError::Rows(other)),
+        }
+    }
+
+    /// The only row of a query, if there is one.
+    ///
+    /// # Errors
+    /// When the query fails, or has more than one row.
+    pub async fn query_optional(
+        &self,
+        sql: &str,
+        params: impl Params,
+    ) -> Result<Option<Row>, TxError> {
+        let mut rows = self.query(sql, params).await?;
+        match rows.len() {
+            0 | 1 => Ok(rows.pop()),
+            other => Err(TxError::Rows(other)),
+        }
+    }
+
+    /// The connection itself, for what the other methods do not cover.
+    ///
+    /// # Errors
+    /// When the closure fails, or the handle is used outside its step.
+    pub fn sqlite<T>(
+        &self,
+        f: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, TxError> {
+        let connection = self.connection()?;
+        f(&connection).map_err(TxError::from)
+    }
+
+    fn connection(&self) -> Result<Rc<Connection>, TxError> {
+        if STEP.get() != self.number || self.number == 0 {
+            return Err(TxError::Outside);
+        }
+        let current = CURRENT.with_borrow(Clone::clone);
+        let connection = current.ok_or(TxError::Outside)?;
+        if connection.is_autocommit() {
+            return Err(TxError::Refused(
+                "an earlier statement ended the transaction (such as INSERT OR ROLLBACK)".into(),
+            ));
+        }
+        Ok(connection)
+    }
+
+    fn statement<T>(
+        &self,
+        sql: &str,
+        values: &[Value],
+        f: impl FnOnce(&mut CachedStatement<'_>) -> Result<T, TxError>,
+    ) -> Result<T, TxError> {
+        let connection = self.connection()?;
+        let mut statement = connection.prepare_cached(sql)?;
+        value::bind(&mut statement, values)?;
+        f(&mut statement)
+    }
 }
-/// A row.
-#[derive(Clone, Debug)]
-pub struct Row(Vec<Value>);
-/// From a value.
-pub trait FromValue {}
-/// Parameters.
-pub trait Params {}
+
+/// Is user code running on this thread? Then the connection's guards are up.
+pub(crate) fn is_entered() -> bool {
+    STEP.get() != 0
+}
+
+/// While this lives, the step's `Tx` works on this thread.
+pub(crate) struct Entered {
+    number: u64,
+}
+
+impl Entered {
+    /// The handle for the step.
+    pub(crate) fn tx(&self) -> Tx {
+        Tx {
+            number: self.number,
+        }
+    }
+}
+
+/// Lends the connection to a step.
+pub(crate) fn enter(connection: Rc<Connection>) -> Entered {
+    assert_eq!(STEP.get(), 0, "a step runs inside another");
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    CURRENT.set(Some(connection));
+    STEP.set(number);
+    Entered { number }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        STEP.set(0);
+        CURRENT.set(None);
+    }
+}
+
+impl From<rusqlite::Error> for TxError {
+    fn from(error: rusqlite::Error) -> TxError {
+        let message = error.to_string();
+        let Some(failure) = error.sqlite_error() else {
+            return TxError::Database(message);
+        };
+        match failure.code {
+            _ if failure.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_COMMITHOOK => {
+                TxError::Refused(format!("end the transaction ({message})"))
+            }
+            ErrorCode::ConstraintViolation => TxError::Constraint(message),
+            ErrorCode::AuthorizationForStatementDenied => TxError::Refused(format!(
+                "{message}; transactions, other databases, settings and the tables \
+                 roundel_* belong to the engine"
+            )),
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::OutOfMemory
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::DiskFull
+            | ErrorCode::ReadOnly => TxError::Busy(message),
+            _ => TxError::Database(message),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Opening the file: what is refused, what is set, and what is checked to be set.
+//!
+//! Nothing that is not a database of Roundel's, or a database that may become one, is ever
+//! written to.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::migrate::{self, NEWEST};
+use super::shared::Identity;
+use super::{Options, Synchronous, guard, place};
+use crate::Error;
+
+/// Before this one, resetting the log could corrupt the file.
+const OLDEST_SQLITE: i32 = 3_051_003;
+/// `Rndl`: what `file` shows for a file that is Roundel's alone.
+const APPLICATION_ID: i64 = 0x526E_646C;
+/// Pages in the log after which it is moved into the database.
+const CHECKPOINT_PAGES: i64 = 4_000;
+/// Bytes to which a longer log file is cut when it begins anew.
+const LOG_BYTES: i64 = 64 << 20;
+/// Kilobytes of pages that the writer keeps.
+const WRITER_CACHE: i64 = 32 << 10;
+
+/// Refuses a library that can corrupt the file.
+pub(super) fn check_library(version: i32) -> Result<(), Error> {
+    if version >= OLDEST_SQLITE {
+        return Ok(());
+    }
+    let shown = |number: i32| {
+        let (major, minor) = (number / 1_000_000, number / 1_000 % 1_000);
+        format!("{major}.{minor}.{}", number % 1_000)
+    };
+    Err(Error::Unusable(format!(
+        "this program is linked with SQLite {}, which can corrupt a database in WAL mode; \
+         link {} or later (the bundled one is)",
+        shown(version),
+        shown(OLDEST_SQLITE)
+    )))
+}
+
+/// Makes or checks the file, and brings it to this version's schema.
+pub(super) fn prepare(path: &Path, options: &Options) -> Result<(Connection, Identity), Error> {
+    check_library(rusqlite::version_number())?;
+    let shown = path.display();
+    if !options.allow_network_fs {
+        place::check(path)?;
+    }
+    make_file(path, options)?;
+    check_header(path)?;
+    let found = std::fs::metadata(path);
+    let found = found.map_err(|error| unusable(path, "cannot be looked at", &error))?;
+    let connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    if connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(true) {
+        return Err(Error::Unusable(format!(
+            "the database {shown} cannot be written to; \
+             give this user the right to write to the file and its folder"
+        )));
+    }
+    check_contents(&connection, path, options)?;
+    let adopted = migrate::version(&connection).map_err(|error| failed(path, &error))? == 0;
+    set_wal(&connection, path)?;
+    if adopted {
+        sign(&connection).map_err(|error| failed(path, &error))?;
+    }
+    migrate::apply(&connection).map_err(|error| failed(path, &error))?;
+    Ok((connection, Identity::of(&found)))
+}
+
+fn unusable(path: &Path, what: &str, error: &std::io::Error) -> Error {
+    Error::Unusable(format!("the database {} {what}: {error}", path.display()))
+}
+
+/// Makes an empty file that only its owner may read, unless there is one.
+fn make_file(path: &Path, options: &Options) -> Result<(), Error> {
+    if path.is_dir() {
+        return Err(Error::Unusable(format!(
+            "{} is a folder, not a database",
+            path.display()
+        )));
+    }
+    if path.exists() {
+        return Ok(());
+    }
+    if !options.create {
+        return Err(Error::Unusable(format!(
+            "there is no database {}; check the path, or let it be created",
+            path.display()
+        )));
+    }
+    let mut new = OpenOptions::new();
+    new.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
+    match new.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(unusable(path, "cannot be created", &error)),
+    }
+}
+
+/// Refuses what is plainly not a database, before SQLite touches it.
+fn check_header(path: &Path) -> Result<(), Error> {
+    let file = std::fs::File::open(path);
+    let file = file.map_err(|error| unusable(path, "cannot be opened", &error))?;
+    let mut header = Vec::new();
+    let read = file.take(16).read_to_end(&mut header);
+    read.map_err(|error| unusable(path, "cannot be read", &error))?;
+    if header.is_empty() || header == b"SQLite format 3\0" {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!(
+        "{} is not an SQLite database (it begins with other bytes) and was left alone; \
+         choose another path",
+        path.display()
+    )))
+}
+
+/// Refuses a database that belongs to somebody else, or to a newer version.
+fn check_contents(connection: &Connection, path: &Path, options: &Options) -> Result<(), Error> {
+    let shown = path.display();
+    let version = migrate::version(connection).map_err(|error| failed(path, &error))?;
+    if version > NEWEST {
+        return Err(Error::Unusable(format!(
+            "the database {shown} has schema version {version}, and this program knows {NEWEST}; \
+             a newer version of roundel has used it; use that one"
+        )));
+    }
+    if version > 0 {
+        return Ok(());
+    }
+    if !options.create {
+        return Err(Error::Unusable(format!(
+            "the database {shown} has no tables of roundel; check the path, \
+             or let them be created"
+        )));
+    }
+    let id = pragma(connection, "application_id").map_err(|error| failed(path, &error))?;
+    if id != 0 && id != APPLICATION_ID {
+        return Err(Error::Unusable(format!(
+            "the database {shown} belongs to another program (application id {id:#x}) \
+             and was left alone; choose another path"
+        )));
+    }
+    Ok(())
+}
+
+/// Marks a file that holds nothing else; one with the user's own tables stays as it is.
+fn sign(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM sqlite_schema";
+    let things: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    if things == 0 {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
+    Ok(())
+}
+
+fn set_wal(connection: &Connection, path: &Path) -> Result<(), Error> {
+    let sql = "PRAGMA journal_mode = WAL";
+    let mode: Result<String, _> = connection.query_row(sql, [], |row| row.get(0));
+    match mode {
+        Ok(mode) if mode == "wal" => Ok(()),
+        Ok(mode) => Err(Error::Unusable(format!(
+            "the database {} cannot be put into WAL mode (it stays in `{mode}`); \
+             its file system has no shared memory; use a local one",
+            path.display()
+        ))),
+        Err(error) => Err(failed(path, &error)),
+    }
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connection, Error> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags);
+    let connection = connection.map_err(|error| failed(path, &error))?;
+    let timeout = connection.busy_timeout(options.busy_timeout);
+    timeout.map_err(|error| failed(path, &error))?;
+    Ok(connection)
+}
+
+/// What an error at opening means to whoever opens.
+fn failed(path: &Path, error: &rusqlite::Error) -> Error {
+    let shown = path.display();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            Error::Unavailable(format!("the database {shown} is in use: {error}"))
+        }
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Error::Unusable(format!(
+            "the database {shown} is damaged or not a database: {error}; it was left alone; \
+             restore a backup, or choose another path"
+        )),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Error::Unusable(format!(
+            "the database {shown} cannot be written to: {error}; \
+             give this user the right to write to the file and its folder"
+        )),
+        Some(ErrorCode::CannotOpen) => Error::Unusable(format!(
+            "the database {shown} cannot be opened: {error}; \
+             check that this user may read and write the file and its folder"
+        )),
+        _ => Error::Unavailable(format!("the database {shown} cannot be used now: {error}")),
+    }
+}
+
+/// The connection that writes, with its guards.
+pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Error> {
+    let mut connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let set = settle(&connection, options)
+        .and_then(|()| connection.pragma_update(None, "cache_size", -WRITER_CACHE))
+        .and_then(|()| guard::install(&mut connection));
+    set.map_err(|error| failed(path, &error))?;
+    assert_settings(&connection, path, options)?;
+    Ok(connection)
+}
+
+/// A connection that reads.
+pub(super) fn reader(path: &Path, options: &Options) -> Result<Connection, Error> {
+    let connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let set = settle(&connection, options)
+        .and_then(|()| connection.pragma_update(None, "query_only", true));
+    set.map_err(|error| failed(path, &error))?;
+    assert_settings(&connection, path, options)?;
+    Ok(connection)
+}
+
+fn settle(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
+    let set = |name: &str, value: i64| connection.pragma_update(None, name, value);
+    set("synchronous", options.synchronous.number())?;
+    set("foreign_keys", 1)?;
+    set("trusted_schema", 0)?;
+    set("cell_size_check", 1)?;
+    set("temp_store", 2)?;
+    connection.pragma_update_and_check(None, "mmap_size", 0, |_| Ok(()))?;
+    let pages = CHECKPOINT_PAGES;
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    Ok(())
+}
+
+impl Synchronous {
+    fn number(self) -> i64 {
+        match self {
+            Synchronous::Normal => 1,
+            Synchronous::Full => 2,
+        }
+    }
+}
+
+/// A setting that did not take would be found out only by a crash.
+fn assert_settings(connection: &Connection, path: &Path, options: &Options) -> Result<(), Error> {
+    let wanted = [
+        ("synchronous", options.synchronous.number()),
+        ("foreign_keys", 1),
+        ("trusted_schema", 0),
+        ("cell_size_check", 1),
+        ("temp_store", 2),
+        ("mmap_size", 0),
+        ("wal_autocheckpoint", CHECKPOINT_PAGES),
+    ];
+    for (name, value) in wanted {
+        let found = match pragma(connection, name) {
+            Ok(found) => found,
+            // Without memory mapping there is nothing to ask for.
+            Err(rusqlite::Error::QueryReturnedNoRows) => 0,
+            Err(error) => return Err(failed(path, &error)),
+        };
+        if found != value {
+            return Err(Error::Unusable(format!(
+                "the database {} does not take the setting {name} = {value} (it has {found}); \
+                 link an SQLite that does",
+                path.display()
+            )));
+        }
+    }
+    let defensive = connection.db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE);
+    let mode = connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0));
+    match (mode, defensive) {
+        (Ok(mode), Ok(true)) if mode == "wal" => Ok(()),
+        (Err(error), _) | (_, Err(error)) => Err(failed(path, &error)),
+        (Ok(mode), _) => Err(Error::Unusable(format!(
+            "the database {} is in journal mode `{mode}`; another program has changed it; \
+             stop that program and open it again",
+            path.display()
+        ))),
+    }
+}
+
+/// How far to go in moving the log into the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checkpoint {
+    /// As far as nobody has to wait.
+    Passive,
+    /// All of it.
+    Full,
+    /// All of it, and the log file is emptied.
+    Truncate,
+}
+
+/// Moves the log into the database. Returns whether all of it was moved.
+pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> bool {
+    let sql = match how {
+        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Checkpoint::Full => "PRAGMA wal_checkpoint(FULL)",
+        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+    };
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?));
+    let moved: rusqlite::Result<(i64, i64, i64)> = connection.query_row(sql, [], read);
+    moved.is_ok_and(|(busy, log, moved)| busy == 0 && log == moved)
+}

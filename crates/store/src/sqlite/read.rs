@@ -1,0 +1,266 @@
+//! Answers questions, each in one read transaction, so that an answer is consistent in itself.
+
+use roundel_core::{GateId, JournalRow, KeyKind, Name, OfferId, RunId, RunState, Target};
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql};
+
+use super::columns::{self, number, run_columns};
+use crate::{Answer, Dump, JournalPage, Page, Query, RunFilter, RunView, Stats};
+
+/// Rows in one page.
+const PAGE: usize = 1_000;
+
+/// A run with its lane. The run is looked up first, whatever the planner thinks of it.
+macro_rules! run_view {
+    ($from:literal) => {
+        concat!(
+            "SELECT ",
+            run_columns!(),
+            ", namespace, workflow, version FROM ",
+            $from,
+            " CROSS JOIN (SELECT id AS lane_id, namespace, workflow, version FROM roundel_lane) \
+             ON lane_id = lane "
+        )
+    };
+}
+
+const RUN: &str = concat!(run_view!("roundel_run"), "WHERE id = ?1 AND namespace = ?2");
+const RUN_OF_KEY: &str =
+    "SELECT run FROM roundel_key WHERE namespace = ?1 AND kind = ?2 AND key = ?3";
+const RUNS: &str = concat!(
+    run_view!("roundel_run"),
+    "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND (?3 IS NULL OR state = ?3) \
+     AND id < ?4 ORDER BY id DESC LIMIT ?5"
+);
+const PARKED: &str = concat!(
+    run_view!("roundel_run INDEXED BY roundel_run_parked"),
+    "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND state = 'parked' AND ?3 = state \
+     AND id < ?4 ORDER BY id DESC LIMIT ?5"
+);
+const LABELLED: &str = concat!(
+    run_view!(
+        "(SELECT run FROM roundel_label WHERE name = ?6 AND value = ?7 AND run < ?4) AS found \
+         CROSS JOIN roundel_run ON id = found.run"
+    ),
+    "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND (?3 IS NULL OR state = ?3) \
+     ORDER BY id DESC LIMIT ?5"
+);
+const CHILDREN: &str = concat!(
+    run_view!("roundel_run INDEXED BY roundel_run_parent"),
+    "WHERE parent_run = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
+);
+const LABELS: &str = "SELECT name, value FROM roundel_label WHERE run = ?1 ORDER BY name, value";
+const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
+     FROM roundel_journal WHERE run = ?1 AND execution = ?2 AND first > ?3 ORDER BY first LIMIT ?4";
+const MAIL: &str = "SELECT run, name, number, execution, call, body, at FROM roundel_mail \
+     WHERE run = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
+const STATE: &str = "SELECT version, value FROM roundel_state WHERE run = ?1";
+const WORKERS: &str =
+    "SELECT id, name, started_at, seen_at, suspect FROM roundel_worker ORDER BY id";
+const RUN_COUNTS: &str = "SELECT workflow, version, state, count(*) \
+     FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = ?1 \
+     GROUP BY workflow, version, state ORDER BY workflow, version, state";
+const OFFER_COUNTS: &str = "SELECT name, count(*) FROM roundel_offer \
+     WHERE namespace = ?1 AND taken_by IS NULL GROUP BY name ORDER BY name";
+const MAIL_COUNT: &str = "SELECT coalesce(sum(mail), 0) \
+     FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = ?1";
+
+/// Comes after every run.
+const AFTER_ALL: [u8; 17] = [0xFF; 17];
+
+/// Answers one question.
+pub(super) fn answer(connection: &mut Connection, query: &Query) -> Result<Answer> {
+    let transaction = connection.transaction()?;
+    let reader = Reader(&transaction);
+    Ok(match query {
+        Query::Run(namespace, target) => Answer::Run(reader.run(namespace, target)?.map(Box::new)),
+        Query::Runs(filter) => Answer::Runs(reader.runs(filter)?),
+        Query::Journal {
+            run,
+            execution,
+            after,
+            limit,
+        } => {
+            let first = after.min(&(i64::MAX as u64));
+            let values = (run.as_bytes(), *execution, number(*first));
+            Answer::Journal(reader.journal(values, *limit)?)
+        }
+        Query::Mail(run, after, limit) => {
+            let after = number(*after.min(&(i64::MAX as u64)));
+            let values = (run.as_bytes(), after, page(*limit));
+            Answer::Mail(reader.all(MAIL, values, columns::mail)?)
+        }
+        Query::State(run) => {
+            let mut found =
+                reader.all(STATE, [run.as_bytes()], |row| columns::own_state(row, 0))?;
+            Answer::State(found.pop())
+        }
+        Query::Children(run, after, limit) => {
+            let after = after.map_or_else(Vec::new, |run| run.as_bytes().to_vec());
+            let values = (run.as_bytes(), after, page(*limit) + 1);
+            Answer::Runs(reader.views(CHILDREN, values, page(*limit))?)
+        }
+        Query::Stats(namespace) => Answer::Stats(reader.stats(namespace)?),
+        Query::Workers => Answer::Workers(reader.all(WORKERS, [], columns::worker)?),
+        Query::Dump => Answer::Dump(Box::new(reader.dump()?)),
+    })
+}
+
+/// How many rows a page has.
+fn page(limit: usize) -> i64 {
+    i64::try_from(limit.clamp(1, PAGE)).expect("a small number")
+}
+
+struct Reader<'a>(&'a Connection);
+
+impl Reader<'_> {
+    fn all<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.0
+            .prepare_cached(sql)?
+            .query_map(values, read)?
+            .collect()
+    }
+
+    fn run(&self, namespace: &Name, target: &Target) -> Result<Option<RunView>> {
+        let run = match target {
+            Target::Run(run) => Some(*run.as_bytes()),
+            Target::Key(key) => {
+                let values = (namespace.as_str(), KeyKind::Run.as_str(), key.as_str());
+                let mut statement = self.0.prepare_cached(RUN_OF_KEY)?;
+                let found = statement.query_row(values, |row| row.get::<_, Option<[u8; 16]>>(0));
+                found.optional()?.flatten()
+            }
+        };
+        let Some(run) = run else {
+            return Ok(None);
+        };
+        Ok(self.views(RUN, (run, namespace.as_str()), 1)?.items.pop())
+    }
+
+    fn runs(&self, filter: &RunFilter) -> Result<Page<RunView>> {
+        let workflow = filter.workflow.as_ref().map(|name| name.as_str());
+        let state = filter.state.map(RunState::as_str);
+        let before = filter.before.map(|run| run.as_bytes().to_vec());
+        let before = before.unwrap_or_else(|| AFTER_ALL.to_vec());
+        let limit = page(filter.limit);
+        let namespace = filter.namespace.as_str();
+        let values = (namespace, workflow, state, before, limit + 1);
+        match (&filter.label, filter.state) {
+            (Some((name, value)), _) => {
+                let (namespace, workflow, state, before, more) = values;
+                let label = (name.as_str(), value);
+                let values = (namespace, workflow, state, before, more, label.0, label.1);
+                self.views(LABELLED, values, limit)
+            }
+            (None, Some(RunState::Parked)) => self.views(PARKED, values, limit),
+            (None, _) => self.views(RUNS, values, limit),
+        }
+    }
+
+    /// Runs with their lanes and labels. The statement asks for one more than the limit.
+    fn views(&self, sql: &str, values: impl Params, limit: i64) -> Result<Page<RunView>> {
+        let found = self.all(sql, values, |row| {
+            let lane = columns::lane(row, columns::RUN_COLUMNS)?;
+            Ok((columns::run(row)?, lane))
+        })?;
+        let limit = usize::try_from(limit).expect("a small number");
+        let more = found.len() > limit;
+        let mut items = Vec::with_capacity(found.len());
+        for (row, lane) in found.into_iter().take(limit) {
+            let labels = self.labels(row.id)?;
+            items.push(RunView { row, lane, labels });
+        }
+        Ok(Page { items, more })
+    }
+
+    fn labels(&self, run: RunId) -> Result<Vec<(Name, String)>> {
+        let read = |row: &Row<'_>| Ok((columns::name(row, 0)?, row.get(1)?));
+        self.all(LABELS, [run.as_bytes()], read)
+    }
+
+    fn journal(&self, key: (impl ToSql, u32, i64), limit: usize) -> Result<JournalPage> {
+        let limit = limit.max(1);
+        let most = i64::try_from(limit).map_or(i64::MAX, |limit| limit.saturating_add(1));
+        let (run, execution, after) = key;
+        let mut items: Vec<JournalRow> =
+            self.all(JOURNAL, (run, execution, after, most), columns::journal)?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Ok(Page { items, more })
+    }
+
+    fn stats(&self, namespace: &Name) -> Result<Stats> {
+        let namespace = [namespace.as_str()];
+        let count = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+        let runs = self.all(RUN_COUNTS, namespace, |row| {
+            let state = columns::state(row, 2)?;
+            Ok((columns::name(row, 0)?, row.get(1)?, state, count(row, 3)?))
+        })?;
+        let offers = self.all(OFFER_COUNTS, namespace, |row| {
+            Ok((columns::name(row, 0)?, count(row, 1)?))
+        })?;
+        let mail = self.all(MAIL_COUNT, namespace, |row| count(row, 0))?;
+        Ok(Stats {
+            runs,
+            offers,
+            mail: mail.into_iter().sum(),
+        })
+    }
+
+    /// Every row of every table, in order of its key.
+    fn dump(&self) -> Result<Dump> {
+        let gate = |row: &Row<'_>| -> Result<GateId> {
+            Ok(GateId {
+                namespace: columns::name(row, 0)?,
+                name: columns::name(row, 1)?,
+            })
+        };
+        Ok(Dump {
+            lanes: self.all(DUMP_LANES, [], |row| columns::lane(row, 0))?,
+            runs: self.all(DUMP_RUNS, [], columns::run)?,
+            journal: self.all(DUMP_JOURNAL, [], columns::journal)?,
+            labels: self.all(DUMP_LABELS, [], columns::label)?,
+            mail: self.all(DUMP_MAIL, [], columns::mail)?,
+            waits: self.all(DUMP_WAITS, [], columns::wait)?,
+            gates: self.all(DUMP_GATES, [], |row| {
+                Ok((gate(row)?, columns::gate(row, 2)?))
+            })?,
+            offers: self.all(DUMP_OFFERS, [], |row| {
+                let (place, offer) = columns::offer(row, 2)?;
+                let gate = gate(row)?;
+                Ok((OfferId { gate, place }, offer))
+            })?,
+            keys: self.all(DUMP_KEYS, [], |row| {
+                Ok((columns::key_id(row)?, columns::key(row, 3)?))
+            })?,
+            watches: self.all(DUMP_WATCHES, [], columns::watch)?,
+            states: self.all(DUMP_STATES, [], |row| {
+                Ok((columns::run_id(row, 0)?, columns::own_state(row, 1)?))
+            })?,
+            workers: self.all(WORKERS, [], columns::worker)?,
+        })
+    }
+}
+
+const DUMP_LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";
+const DUMP_RUNS: &str = concat!("SELECT ", run_columns!(), " FROM roundel_run ORDER BY id");
+const DUMP_JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
+     FROM roundel_journal ORDER BY run, execution, first";
+const DUMP_LABELS: &str = "SELECT run, name, value FROM roundel_label ORDER BY run, name, value";
+const DUMP_MAIL: &str = "SELECT run, name, number, execution, call, body, at \
+     FROM roundel_mail ORDER BY run, name, number";
+const DUMP_WAITS: &str = "SELECT run, name, call, place, taken_mail, taken_offer \
+     FROM roundel_wait ORDER BY run, name, call";
+const DUMP_GATES: &str =
+    "SELECT namespace, name, waiters, offers FROM roundel_gate ORDER BY namespace, name";
+const DUMP_OFFERS: &str = "SELECT namespace, name, place, payload, taken_by, at \
+     FROM roundel_offer ORDER BY namespace, name, place";
+const DUMP_KEYS: &str = "SELECT namespace, kind, key, run, digest, sent \
+     FROM roundel_key ORDER BY namespace, kind, key";
+const DUMP_WATCHES: &str = "SELECT watched, watcher, execution, call FROM roundel_watch \
+     ORDER BY watched, watcher, execution, call";
+const DUMP_STATES: &str = "SELECT run, version, value FROM roundel_state ORDER BY run";

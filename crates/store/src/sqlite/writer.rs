@@ -1,0 +1,356 @@
+//! The one thread that writes. It owns the only connection that does.
+//!
+//! | what happened | what the requests of the batch hear |
+//! |---|---|
+//! | committed, or nothing to commit | their replies |
+//! | busy, full, read-only: rolled back | unavailable: nothing happened |
+//! | a step ended the transaction | that step is refused; all others are decided again |
+//! | a statement failed, or something panicked | halves are tried until the culprit is alone |
+//! | the commit failed, outcome open | after asking the file: their replies, or decided again |
+//! | the file was replaced or deleted | unusable |
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use roundel_core::Hint;
+use rusqlite::Connection;
+
+use super::batch::Session;
+use super::queue::{BATCH, Item, Woken};
+use super::shared::Shared;
+use super::trouble::{Trouble, is_busy};
+use super::{doubt, open};
+use crate::{Ask, Error, TxError};
+
+/// How long a batch takes up what comes in while it is decided.
+const TAKING: Duration = Duration::from_millis(2);
+/// Further tries to get the write lock, after the database's own waiting.
+const BUSY_TRIES: u32 = 3;
+/// After this long without work, the log is moved into the database.
+const IDLE: Duration = Duration::from_secs(1);
+/// How long to wait before the next try to open the file again.
+const REOPEN: Duration = Duration::from_millis(100);
+
+/// Requests that are decided together.
+pub(super) type Batch = Vec<Item>;
+
+/// A batch whose commit failed in a way that leaves the outcome open.
+pub(super) struct Doubt {
+    pub(super) batch: Batch,
+    pub(super) hints: Vec<Hint>,
+    /// Its number in the committer row.
+    pub(super) number: u64,
+    pub(super) message: String,
+}
+
+/// Why a connection is given up.
+enum Exit {
+    /// The store was closed and everything is answered.
+    Closed,
+    /// The connection is not to be trusted.
+    Reopen(Option<Doubt>),
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    /// Batches to be decided again, before anything new.
+    again: VecDeque<Batch>,
+    /// The number of the last batch that was tried.
+    number: u64,
+    /// Something was committed since the log was last moved.
+    fresh: bool,
+}
+
+/// The thread.
+pub(super) fn run(shared: Arc<Shared>, connection: Connection) {
+    let mut writer = Writer {
+        shared,
+        again: VecDeque::new(),
+        number: 0,
+        fresh: false,
+    };
+    let mut connection = Some(connection);
+    let mut doubt = None;
+    loop {
+        let Some(opened) = connection.take().or_else(|| writer.reopen(&mut doubt)) else {
+            return;
+        };
+        let opened = Rc::new(opened);
+        match writer.serve(&opened, doubt.take()) {
+            Exit::Closed => {
+                open::checkpoint(&opened, open::Checkpoint::Truncate);
+                return;
+            }
+            Exit::Reopen(open) => doubt = open,
+        }
+    }
+}
+
+impl Writer {
+    fn serve(&mut self, connection: &Rc<Connection>, doubt: Option<Doubt>) -> Exit {
+        let clock = Arc::clone(&self.shared.options.clock);
+        let mut session = match Session::new(connection, clock) {
+            Ok(session) => session,
+            Err(error) => {
+                self.refuse_all(&Error::Unavailable(error.to_string()));
+                std::thread::sleep(REOPEN);
+                return Exit::Reopen(doubt);
+            }
+        };
+        if let Some(doubt) = doubt {
+            if let Some(exit) = self.resolve(connection, doubt) {
+                return exit;
+            }
+        }
+        loop {
+            let Some((mut batch, new)) = self.next_batch(connection) else {
+                return Exit::Closed;
+            };
+            if let Some(gone) = self.shared.gone() {
+                self.shared.answer_all(batch, &Error::Unusable(gone));
+                continue;
+            }
+            let tried = catch_unwind(AssertUnwindSafe(|| {
+                self.attempt(&mut session, &mut batch, new)
+            }));
+            let trouble = match tried {
+                Ok(Ok(hints)) => {
+                    self.shared.deliver(batch);
+                    self.shared.hint(hints);
+                    continue;
+                }
+                Ok(Err((trouble, hints))) => (trouble, hints),
+                Err(panic) => (Trouble::Culprit(panic_message(&*panic)), Vec::new()),
+            };
+            let good = session.rollback();
+            if let Some(exit) = self.handle(batch, trouble, good) {
+                return exit;
+            }
+        }
+    }
+
+    /// The next batch, and whether it may still grow. None when the store is closed.
+    fn next_batch(&mut self, connection: &Connection) -> Option<(Batch, bool)> {
+        if let Some(batch) = self.again.pop_front() {
+            return Some((batch, false));
+        }
+        loop {
+            let most = self.fresh.then_some(IDLE);
+            match self.shared.queue.wait(most) {
+                Woken::Work => {
+                    let mut batch = Batch::new();
+                    if self.shared.queue.take(&mut batch) {
+                        return Some((batch, true));
+                    }
+                }
+                Woken::Idle => {
+                    open::checkpoint(connection, open::Checkpoint::Passive);
+                    self.fresh = false;
+                }
+                Woken::Closed => return None,
+            }
+        }
+    }
+
+    /// One transaction. With the trouble come the hints of a commit that is in doubt.
+    fn attempt(
+        &mut self,
+        session: &mut Session<'_>,
+        batch: &mut Batch,
+        grow: bool,
+    ) -> Result<Vec<Hint>, (Trouble, Vec<Hint>)> {
+        let none = |trouble: Trouble| (trouble, Vec::new());
+        self.begin(session).map_err(none)?;
+        self.number += 1;
+        let written = self.decide(session, batch, grow).map_err(none)?;
+        self.shared.count(batch);
+        if !written {
+            let hints = session.finish();
+            session.leave().map_err(|error| none(error.into()))?;
+            return Ok(hints);
+        }
+        self.fresh = true;
+        self.shared.put_in_flight(std::mem::take(batch));
+        let committed = session.commit();
+        *batch = self.shared.take_in_flight();
+        let hints = session.finish();
+        match committed {
+            Ok(()) => Ok(hints),
+            Err(error) => Err((Trouble::of_commit(&error), hints)),
+        }
+    }
+
+    /// Gets the write lock, within bounds.
+    fn begin(&self, session: &mut Session<'_>) -> Result<(), Trouble> {
+        let mut tries = 0;
+        loop {
+            match session.begin() {
+                Ok(()) => return Ok(()),
+                Err(error) if is_busy(&error) && tries < BUSY_TRIES => {
+                    tries += 1;
+                    self.shared.counters.busy();
+                    session.rollback();
+                    std::thread::sleep(jitter(tries));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn decide(
+        &mut self,
+        session: &mut Session<'_>,
+        batch: &mut Batch,
+        grow: bool,
+    ) -> Result<bool, Trouble> {
+        let began = Instant::now();
+        let mut decided = 0;
+        loop {
+            session.decide(&mut batch[decided..], decided)?;
+            decided = batch.len();
+            let room = grow && decided < BATCH && began.elapsed() < TAKING;
+            if !room || !self.shared.queue.take(batch) {
+                break;
+            }
+        }
+        Ok(session.write(&self.shared.incarnation, self.number)?)
+    }
+
+    /// Decides what becomes of a batch that was not committed.
+    fn handle(
+        &mut self,
+        mut batch: Batch,
+        (trouble, hints): (Trouble, Vec<Hint>),
+        good: bool,
+    ) -> Option<Exit> {
+        self.shared.counters.retry();
+        let mut trusted = good;
+        match trouble {
+            Trouble::Passing(message) => {
+                self.shared.answer_all(batch, &Error::Unavailable(message));
+            }
+            Trouble::Broken(message) => {
+                self.shared.answer_all(batch, &Error::Unavailable(message));
+                trusted = false;
+            }
+            Trouble::Ended(place) => {
+                refuse(&mut batch[place], TxError::Refused(ENDED.into()));
+                self.again.push_front(batch);
+            }
+            Trouble::Culprit(message) => self.find_culprit(batch, message),
+            Trouble::Doubt(message) => {
+                let number = self.number;
+                return Some(Exit::Reopen(Some(Doubt {
+                    batch,
+                    hints,
+                    number,
+                    message,
+                })));
+            }
+        }
+        (!trusted).then_some(Exit::Reopen(None))
+    }
+
+    /// Halves the batch until the request that fails stands alone.
+    fn find_culprit(&mut self, mut batch: Batch, message: String) {
+        if batch.len() > 1 {
+            let second = batch.split_off(batch.len() / 2);
+            self.again.push_front(second);
+            self.again.push_front(batch);
+            return;
+        }
+        let step = batch
+            .first()
+            .is_some_and(|item| matches!(item.request.ask, Ask::Work(_)) && item.refused.is_none());
+        if step {
+            refuse(&mut batch[0], TxError::Database(message));
+            self.again.push_front(batch);
+            return;
+        }
+        tracing::error!(%message, "a request cannot be carried out");
+        self.shared.answer_all(batch, &Error::Unusable(message));
+    }
+
+    /// Learns whether a batch was committed, on a fresh connection.
+    fn resolve(&mut self, connection: &Connection, doubt: Doubt) -> Option<Exit> {
+        match doubt::was_committed(connection, &self.shared, doubt.number) {
+            Ok(true) => {
+                self.shared.deliver(doubt.batch);
+                self.shared.hint(doubt.hints);
+            }
+            Ok(false) => self.again.push_front(doubt.batch),
+            Err(message) => {
+                if !self.shared.is_too_late(&doubt.batch) {
+                    std::thread::sleep(REOPEN);
+                    return Some(Exit::Reopen(Some(doubt)));
+                }
+                let message = format!("{}; and then: {message}", doubt.message);
+                self.shared
+                    .answer_all(doubt.batch, &Error::Unknown(message));
+            }
+        }
+        None
+    }
+
+    /// Opens the file again, for as long as it takes. None when the store was closed meanwhile.
+    fn reopen(&mut self, doubt: &mut Option<Doubt>) -> Option<Connection> {
+        loop {
+            let error = match open::writer(&self.shared.path, &self.shared.options) {
+                Ok(connection) => return Some(connection),
+                Err(error) => error,
+            };
+            tracing::warn!(%error, "the database cannot be opened again");
+            if doubt
+                .as_ref()
+                .is_some_and(|doubt| self.shared.is_too_late(&doubt.batch))
+            {
+                let doubt = doubt.take().expect("just looked");
+                let message = format!("{}; and then: {error}", doubt.message);
+                self.shared
+                    .answer_all(doubt.batch, &Error::Unknown(message));
+            }
+            if self.shared.queue.wait(Some(REOPEN)) == Woken::Closed {
+                self.refuse_all(&Error::Closed);
+                return None;
+            }
+            self.refuse_all(&Error::Unavailable(error.to_string()));
+            std::thread::sleep(REOPEN);
+        }
+    }
+
+    fn refuse_all(&mut self, error: &Error) {
+        let mut all: Batch = self.again.drain(..).flatten().collect();
+        while self.shared.queue.take(&mut all) {
+            self.shared.answer_all(std::mem::take(&mut all), error);
+        }
+        self.shared.answer_all(all, error);
+    }
+}
+
+const ENDED: &str = "it ended the transaction (such as by INSERT OR ROLLBACK); \
+     nothing of it was kept";
+
+/// The step is recorded as refused when its batch is decided again.
+fn refuse(item: &mut Item, error: TxError) {
+    let Ask::Work(work) = &mut item.request.ask else {
+        unreachable!("only steps run code in the transaction");
+    };
+    item.refused = Some(work.refused(error));
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("it panicked: {}", text.unwrap_or_default())
+}
+
+/// A pause that two processes do not take in step.
+fn jitter(tries: u32) -> Duration {
+    let random = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    Duration::from_micros(u64::from(random % 20_000 + 5_000) * u64::from(tries))
+}
