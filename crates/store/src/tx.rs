@@ -27,7 +27,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// A step's transaction. Cloning is cheap; it is of no use outside the step.
 #[derive(Clone)]
 pub struct Tx {
-    number: u64,
+    /// Of the step; 0 belongs to none.
+    pub(crate) number: u64,
 }
 
 impl fmt::Debug for Tx {

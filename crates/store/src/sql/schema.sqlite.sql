@@ -140,8 +140,6 @@ CREATE TABLE roundel_watch (
     PRIMARY KEY (watched, watcher, execution, call)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX roundel_watch_watcher ON roundel_watch (watcher);
-
 CREATE TABLE roundel_state (
     run     BLOB NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL,
@@ -160,7 +158,7 @@ CREATE TABLE roundel_label (
     run   BLOB NOT NULL,
     name  TEXT NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 256),
     value TEXT NOT NULL,
-    PRIMARY KEY (run, name, value)
+    PRIMARY KEY (run, name)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX roundel_label_value ON roundel_label (name, value, run);

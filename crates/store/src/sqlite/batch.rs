@@ -72,7 +72,7 @@ impl<'c> Session<'c> {
         Ok(Session {
             connection,
             control: Control::new(connection)?,
-            loads: Loads::new(connection)?,
+            loads: Loads::new(connection, clock.now())?,
             writes: Writes::new(connection)?,
             now: clock.now(),
             clock,
@@ -188,11 +188,8 @@ impl<'c> Session<'c> {
         self.needs = wanted;
         let result = decide(op, &mut self.rows, self.now);
         self.decided |= result.is_ok();
-        if matches!(op, Op::Delete(_)) && result.is_ok() {
-            // What hung under the deleted runs is still in memory.
+        if self.rows.has_deleted() {
             self.flush()?;
-            self.rows.forget_rest();
-            self.loads.forget();
         }
         Ok(result)
     }

@@ -37,12 +37,9 @@ const ONE_OFFER: &str = "SELECT place, payload, taken_by, at FROM roundel_offer 
      WHERE namespace = ?1 AND name = ?2 AND place = ?3";
 const WATCHES: &str = "SELECT watched, watcher, execution, call FROM roundel_watch \
      WHERE watched = ?1";
-/// The lowest of the tree, nearest first: what is removed first has nothing below it.
-const TREE: &str = "WITH RECURSIVE tree (id, level) AS (\
-     SELECT ?1, 0 UNION ALL \
-     SELECT run.id, tree.level + 1 FROM tree JOIN roundel_run AS run ON run.parent_run = tree.id\
-     ), lowest (id, level) AS (SELECT id, level FROM tree ORDER BY level DESC, id DESC LIMIT ?2) \
-     SELECT id FROM lowest ORDER BY level, id";
+/// The run's next child.
+const CHILD: &str = "SELECT id FROM roundel_run INDEXED BY roundel_run_parent \
+     WHERE parent_run = ?1 AND id > ?2 ORDER BY id LIMIT 1";
 
 /// No mailbox is longer.
 const ALL: i64 = i64::MAX;
@@ -63,7 +60,7 @@ pub(super) struct Loads<'c> {
     offers: Statement<'c>,
     one_offer: Statement<'c>,
     watches: Statement<'c>,
-    tree: Statement<'c>,
+    child: Statement<'c>,
     due: Due<'c>,
     /// Lists that were loaded whole in this transaction; later changes to them are in memory.
     whole: BTreeSet<Need>,
@@ -74,7 +71,7 @@ pub(super) fn is_search(need: &Need) -> bool {
     match need {
         Need::Key(_) | Need::Gate(_) | Need::Run(_) | Need::Worker(_) | Need::State(_) => false,
         Need::Due(..)
-        | Need::Tree(..)
+        | Need::Subtree(..)
         | Need::Waits(..)
         | Need::AllWaits(_)
         | Need::Mail(..)
@@ -86,7 +83,7 @@ pub(super) fn is_search(need: &Need) -> bool {
 }
 
 impl<'c> Loads<'c> {
-    pub(super) fn new(connection: &'c Connection) -> Result<Loads<'c>> {
+    pub(super) fn new(connection: &'c Connection, now: Timestamp) -> Result<Loads<'c>> {
         let prepare = |sql| connection.prepare(sql);
         Ok(Loads {
             lanes: prepare(LANES)?,
@@ -103,8 +100,8 @@ impl<'c> Loads<'c> {
             offers: prepare(OFFERS)?,
             one_offer: prepare(ONE_OFFER)?,
             watches: prepare(WATCHES)?,
-            tree: prepare(TREE)?,
-            due: Due::new(connection)?,
+            child: prepare(CHILD)?,
+            due: Due::new(connection, now)?,
             whole: BTreeSet::new(),
         })
     }
@@ -146,13 +143,9 @@ impl<'c> Loads<'c> {
                 self.found(found.runs, rows)?;
                 rows.found_next = found.next;
             }
-            Need::Tree(run, limit) => {
-                let limit = i64::try_from(*limit).unwrap_or(ALL);
-                let ids = self
-                    .tree
-                    .query_map((run.as_bytes(), limit), |row| columns::run_id(row, 0))?;
-                let ids = ids.collect::<Result<Vec<_>>>()?;
-                self.found(ids, rows)?;
+            Need::Subtree(run, limit) => {
+                let found = self.subtree(*run, *limit)?;
+                self.found(found, rows)?;
             }
             Need::Waits(run, name) => self.waits(*run, name, rows)?,
             Need::AllWaits(run) => self.all_waits(*run, rows)?,
@@ -177,6 +170,27 @@ impl<'c> Loads<'c> {
         }
         rows.found = found;
         Ok(())
+    }
+
+    /// The run and all below it, the lowest first, brothers by id.
+    fn subtree(&mut self, run: RunId, limit: usize) -> Result<Vec<RunId>> {
+        let mut found = Vec::new();
+        let mut path: Vec<(RunId, Vec<u8>)> = vec![(run, Vec::new())];
+        while let Some((parent, after)) = path.last() {
+            if found.len() == limit {
+                break;
+            }
+            let values = (parent.as_bytes(), after);
+            let child = self.child.query_row(values, |row| columns::run_id(row, 0));
+            if let Some(child) = child.optional()? {
+                path.last_mut().expect("not empty").1 = child.as_bytes().to_vec();
+                path.push((child, Vec::new()));
+            } else {
+                found.push(*parent);
+                path.pop();
+            }
+        }
+        Ok(found)
     }
 
     fn run(&mut self, run: RunId, rows: &mut Rows) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Answers questions, each in one read transaction, so that an answer is consistent in itself.
 
-use roundel_core::{GateId, JournalRow, KeyKind, Name, OfferId, RunId, RunState, Target};
+use roundel_core::{GateId, JournalRow, KeyKind, Name, OfferId, Refusal, RunId, RunState, Target};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql};
 
 use super::columns::{self, number, run_columns};
@@ -50,7 +50,10 @@ const CHILDREN: &str = concat!(
 );
 const LABELS: &str = "SELECT name, value FROM roundel_label WHERE run = ?1 ORDER BY name, value";
 const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
-     FROM roundel_journal WHERE run = ?1 AND execution = ?2 AND first > ?3 ORDER BY first LIMIT ?4";
+     FROM roundel_journal WHERE run = ?1 AND execution = ?2 AND first + count > ?3 + 1 \
+     AND first >= coalesce((SELECT max(first) FROM roundel_journal \
+     WHERE run = ?1 AND execution = ?2 AND first <= ?3), 0) ORDER BY first LIMIT ?4";
+const EXISTS: &str = "SELECT 1 FROM roundel_run WHERE id = ?1";
 const MAIL: &str = "SELECT run, name, number, execution, call, body, at FROM roundel_mail \
      WHERE run = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
 const STATE: &str = "SELECT version, value FROM roundel_state WHERE run = ?1";
@@ -58,51 +61,34 @@ const WORKERS: &str =
     "SELECT id, name, started_at, seen_at, suspect FROM roundel_worker ORDER BY id";
 const RUN_COUNTS: &str = "SELECT workflow, version, state, count(*) \
      FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = ?1 \
-     GROUP BY workflow, version, state ORDER BY workflow, version, state";
+     GROUP BY workflow, version, state";
 const OFFER_COUNTS: &str = "SELECT name, count(*) FROM roundel_offer \
      WHERE namespace = ?1 AND taken_by IS NULL GROUP BY name ORDER BY name";
 const MAIL_COUNT: &str = "SELECT coalesce(sum(mail), 0) \
      FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = ?1";
 
+/// No number is higher; one less than the highest, so that it can be counted up.
+const LAST: u64 = i64::MAX as u64 - 1;
 /// Comes after every run.
 const AFTER_ALL: [u8; 17] = [0xFF; 17];
 
-/// Answers one question.
-pub(super) fn answer(connection: &mut Connection, query: &Query) -> Result<Answer> {
+/// Answers one question, or says that the run it is about does not exist.
+pub(super) fn answer(
+    connection: &mut Connection,
+    query: &Query,
+) -> Result<std::result::Result<Answer, Refusal>> {
     let transaction = connection.transaction()?;
     let reader = Reader(&transaction);
-    Ok(match query {
-        Query::Run(namespace, target) => Answer::Run(reader.run(namespace, target)?.map(Box::new)),
-        Query::Runs(filter) => Answer::Runs(reader.runs(filter)?),
-        Query::Journal {
-            run,
-            execution,
-            after,
-            limit,
-        } => {
-            let first = after.min(&(i64::MAX as u64));
-            let values = (run.as_bytes(), *execution, number(*first));
-            Answer::Journal(reader.journal(values, *limit)?)
+    if let Query::Journal { run, .. }
+    | Query::Mail(run, ..)
+    | Query::State(run)
+    | Query::Children(run, ..) = query
+    {
+        if reader.all(EXISTS, [run.as_bytes()], |_| Ok(()))?.is_empty() {
+            return Ok(Err(Refusal::UnknownRun { run: *run }));
         }
-        Query::Mail(run, after, limit) => {
-            let after = number(*after.min(&(i64::MAX as u64)));
-            let values = (run.as_bytes(), after, page(*limit));
-            Answer::Mail(reader.all(MAIL, values, columns::mail)?)
-        }
-        Query::State(run) => {
-            let mut found =
-                reader.all(STATE, [run.as_bytes()], |row| columns::own_state(row, 0))?;
-            Answer::State(found.pop())
-        }
-        Query::Children(run, after, limit) => {
-            let after = after.map_or_else(Vec::new, |run| run.as_bytes().to_vec());
-            let values = (run.as_bytes(), after, page(*limit) + 1);
-            Answer::Runs(reader.views(CHILDREN, values, page(*limit))?)
-        }
-        Query::Stats(namespace) => Answer::Stats(reader.stats(namespace)?),
-        Query::Workers => Answer::Workers(reader.all(WORKERS, [], columns::worker)?),
-        Query::Dump => Answer::Dump(Box::new(reader.dump()?)),
-    })
+    }
+    reader.answer(query).map(Ok)
 }
 
 /// How many rows a page has.
@@ -113,6 +99,40 @@ fn page(limit: usize) -> i64 {
 struct Reader<'a>(&'a Connection);
 
 impl Reader<'_> {
+    fn answer(&self, query: &Query) -> Result<Answer> {
+        Ok(match query {
+            Query::Run(namespace, target) => {
+                Answer::Run(self.run(namespace, target)?.map(Box::new))
+            }
+            Query::Runs(filter) => Answer::Runs(self.runs(filter)?),
+            Query::Journal {
+                run,
+                execution,
+                after,
+                limit,
+            } => {
+                let values = (run.as_bytes(), *execution, number(*after.min(&LAST)));
+                Answer::Journal(self.journal(values, *limit)?)
+            }
+            Query::Mail(run, after, limit) => {
+                let values = (run.as_bytes(), number(*after.min(&LAST)), page(*limit));
+                Answer::Mail(self.all(MAIL, values, columns::mail)?)
+            }
+            Query::State(run) => {
+                let read = |row: &Row<'_>| columns::own_state(row, 0);
+                Answer::State(self.all(STATE, [run.as_bytes()], read)?.pop())
+            }
+            Query::Children(run, after, limit) => {
+                let after = after.map_or_else(Vec::new, |run| run.as_bytes().to_vec());
+                let values = (run.as_bytes(), after, page(*limit) + 1);
+                Answer::Runs(self.views(CHILDREN, values, page(*limit))?)
+            }
+            Query::Stats(namespace) => Answer::Stats(self.stats(namespace)?),
+            Query::Workers => Answer::Workers(self.all(WORKERS, [], columns::worker)?),
+            Query::Dump => Answer::Dump(Box::new(self.dump()?)),
+        })
+    }
+
     fn all<T>(
         &self,
         sql: &str,
@@ -196,10 +216,12 @@ impl Reader<'_> {
     fn stats(&self, namespace: &Name) -> Result<Stats> {
         let namespace = [namespace.as_str()];
         let count = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let runs = self.all(RUN_COUNTS, namespace, |row| {
+        let mut runs: Vec<(Name, u32, RunState, u64)> = self.all(RUN_COUNTS, namespace, |row| {
             let state = columns::state(row, 2)?;
             Ok((columns::name(row, 0)?, row.get(1)?, state, count(row, 3)?))
         })?;
+        let place = |state| RunState::ALL.iter().position(|known| *known == state);
+        runs.sort_by_key(|(name, version, state, _)| (name.clone(), *version, place(*state)));
         let offers = self.all(OFFER_COUNTS, namespace, |row| {
             Ok((columns::name(row, 0)?, count(row, 1)?))
         })?;

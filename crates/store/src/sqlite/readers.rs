@@ -2,6 +2,7 @@
 //! for too long is interrupted, so that the log can be moved behind it.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -112,7 +113,11 @@ pub(super) fn run(shared: &Shared) {
         if asked.answer.is_closed() {
             continue;
         }
-        let answer = answer(shared, &mut connection, &deadline, &asked.query);
+        let tried = AssertUnwindSafe(|| answer(shared, &mut connection, &deadline, &asked.query));
+        let answer = catch_unwind(tried).unwrap_or_else(|_| {
+            connection = None;
+            Err(Error::Unusable("the query panicked; this is a bug".into()))
+        });
         let _ = asked.answer.send(answer);
     }
 }
@@ -137,11 +142,13 @@ fn answer(
     }
     let opened = connection.as_mut().expect("just opened");
     deadline.set((*query != Query::Dump).then_some(LONGEST));
-    let result = read::answer(opened, query);
-    result.map_err(|error| {
-        *connection = None;
-        failed(&error)
-    })
+    match read::answer(opened, query) {
+        Ok(answer) => answer.map_err(Error::from),
+        Err(error) => {
+            *connection = None;
+            Err(failed(&error))
+        }
+    }
 }
 
 fn failed(error: &rusqlite::Error) -> Error {

@@ -31,7 +31,7 @@ const JOURNAL_INSERT: &str = "INSERT INTO roundel_journal \
 const LANE_INSERT: &str =
     "INSERT INTO roundel_lane (id, namespace, workflow, version) VALUES (?1, ?2, ?3, ?4)";
 const LABEL_INSERT: &str =
-    "INSERT OR IGNORE INTO roundel_label (run, name, value) VALUES (?1, ?2, ?3)";
+    "INSERT OR REPLACE INTO roundel_label (run, name, value) VALUES (?1, ?2, ?3)";
 const MAIL_PUT: &str = "INSERT OR REPLACE INTO roundel_mail \
      (run, name, number, execution, call, body, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const MAIL_DELETE: &str = "DELETE FROM roundel_mail WHERE run = ?1 AND name = ?2 AND number = ?3";
@@ -65,13 +65,12 @@ const WORKER_PUT: &str = "INSERT OR REPLACE INTO roundel_worker \
 const WORKER_DELETE: &str = "DELETE FROM roundel_worker WHERE id = ?1";
 const COMMITTER_PUT: &str = "INSERT INTO roundel_committer (incarnation, batch, at) \
      VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET batch = ?2, at = ?3";
-/// Everything under a run, and the run.
-const RUN_DELETE: [&str; 9] = [
+/// Everything under a run, and the run. That it waited for the end of others is left to them.
+const RUN_DELETE: [&str; 8] = [
     "DELETE FROM roundel_journal WHERE run = ?1",
     "DELETE FROM roundel_mail WHERE run = ?1",
     "DELETE FROM roundel_wait WHERE run = ?1",
     "DELETE FROM roundel_watch WHERE watched = ?1",
-    "DELETE FROM roundel_watch WHERE watcher = ?1",
     "DELETE FROM roundel_state WHERE run = ?1",
     "DELETE FROM roundel_key WHERE run = ?1",
     "DELETE FROM roundel_label WHERE run = ?1",
