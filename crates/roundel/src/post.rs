@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use roundel_core::{Op, Reply};
 use roundel_store::{Answered, Ask, Error, Request, Sink, Store};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 /// Batches up to this size are answered by the store's own thread, for latency.
 const DIRECT: usize = 4;
@@ -12,11 +12,26 @@ const DIRECT: usize = 4;
 pub(crate) struct Post {
     store: Arc<dyn Store>,
     sink: Arc<Pending>,
+    task: tokio::task::AbortHandle,
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 struct Pending {
     waiting: Mutex<Waiting>,
-    batches: mpsc::UnboundedSender<Vec<Answered>>,
+    /// Batches that the task hands out; bounded by what was asked.
+    batches: Mutex<Vec<Vec<Answered>>>,
+    arrived: Notify,
 }
 
 /// Who waits for an answer, by tag. Places are used again.
@@ -29,21 +44,26 @@ struct Waiting {
 impl Post {
     /// Must be called inside the runtime: a task there hands out large batches.
     pub(crate) fn new(store: Arc<dyn Store>) -> Post {
-        let (batches, mut received) = mpsc::unbounded_channel::<Vec<Answered>>();
         let sink = Arc::new(Pending {
             waiting: Mutex::default(),
-            batches,
+            batches: Mutex::default(),
+            arrived: Notify::new(),
         });
-        let waiting = Arc::downgrade(&sink);
-        tokio::spawn(async move {
-            while let Some(answers) = received.recv().await {
-                let Some(sink) = waiting.upgrade() else {
-                    return;
-                };
-                sink.hand_out(answers);
+        let pending = sink.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                pending.arrived.notified().await;
+                let batches = std::mem::take(&mut *lock(&pending.batches));
+                batches
+                    .into_iter()
+                    .for_each(|answers| pending.hand_out(answers));
             }
         });
-        Post { store, sink }
+        Post {
+            store,
+            sink,
+            task: task.abort_handle(),
+        }
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
@@ -54,7 +74,7 @@ impl Post {
     pub(crate) fn ask_all(&self, asks: Vec<Ask>) -> Vec<oneshot::Receiver<Answered>> {
         let mut receivers = Vec::with_capacity(asks.len());
         let mut requests = Vec::with_capacity(asks.len());
-        let mut waiting = self.sink.lock();
+        let mut waiting = lock(&self.sink.waiting);
         for ask in asks {
             let (sender, receiver) = oneshot::channel();
             receivers.push(receiver);
@@ -123,7 +143,7 @@ impl Pending {
     }
 
     fn hand_out(&self, answers: Vec<Answered>) {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         let place = |tag: u64| usize::try_from(tag).unwrap_or(usize::MAX);
         let senders: Vec<_> = answers
             .into_iter()
@@ -142,8 +162,9 @@ impl Sink for Pending {
     fn deliver(&self, answers: Vec<Answered>) {
         if answers.len() <= DIRECT {
             self.hand_out(answers);
-        } else if let Err(mpsc::error::SendError(answers)) = self.batches.send(answers) {
-            self.hand_out(answers);
+        } else {
+            lock(&self.batches).push(answers);
+            self.arrived.notify_one();
         }
     }
 }

@@ -161,15 +161,10 @@ impl Worker {
                 return After::Mine(live);
             }
         }
-        ports.remove(&live.run());
-        self.gauge(&ports);
+        self.leave(&mut ports, live.run());
         let displaced = self.cache().put(live);
-        let nobody = ports.is_empty();
         drop(ports);
         drop(displaced);
-        if nobody && self.is_stopping() {
-            self.emptied.notify_waiters();
-        }
         After::Gone
     }
 

@@ -246,7 +246,8 @@ impl Worker {
     fn gauge(&self, ports: &FxHashMap<RunId, Arc<Port>>) {
         self.counters.live.set(ports.len());
         if ports.len() <= 1 {
-            self.store().watch_closely(!ports.is_empty() || self.rests.anybody_waits());
+            self.store()
+                .watch_closely(!ports.is_empty() || self.rests.anybody_waits());
         }
     }
 
@@ -325,15 +326,18 @@ impl Worker {
     /// The run is no longer driven here.
     fn forget(&self, run: RunId) {
         let mut ports = self.ports();
+        self.leave(&mut ports, run);
+    }
+
+    /// One run less is driven here: there is room for another.
+    fn leave(&self, ports: &mut FxHashMap<RunId, Arc<Port>>, run: RunId) {
         let was_full = ports.len() >= self.config.max_live;
         ports.remove(&run);
-        self.gauge(&ports);
-        let empty = ports.is_empty();
-        drop(ports);
+        self.gauge(ports);
         if was_full {
             self.claim_at(Timestamp(0));
         }
-        if empty && self.is_stopping() {
+        if ports.is_empty() && self.is_stopping() {
             self.emptied.notify_waiters();
         }
     }
