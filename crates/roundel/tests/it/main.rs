@@ -1,5 +1,6 @@
 //! What the engine promises, seen from outside.
 
 mod rounds;
+mod signals;
 mod smoke;
 mod support;

@@ -26,6 +26,10 @@ macro_rules! both {
                 super::$name($crate::support::Db::memory()).await;
             }
 
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_sqlite() {
+                super::$name($crate::support::Db::sqlite()).await;
+            }
         })*
     };
 }
