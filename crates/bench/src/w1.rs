@@ -97,12 +97,18 @@ async fn five(cx: Cx, order: Order) -> RunResult<Receipt> {
     for part in 0..EFFECTS {
         let line = cx
             .effect("price", |_| async move {
-                Ok::<_, Failure>(Receipt { number: u64::from(part), total: 7 })
+                Ok::<_, Failure>(Receipt {
+                    number: u64::from(part),
+                    total: 7,
+                })
             })
             .await?;
         total += line.total;
     }
-    Ok(Receipt { number: order.number, total })
+    Ok(Receipt {
+        number: order.number,
+        total,
+    })
 }
 
 async fn empty(_: Cx, (): ()) -> RunResult<()> {
@@ -119,7 +125,9 @@ async fn sleepy(cx: Cx, (): ()) -> RunResult<()> {
 /// # Errors
 /// When the folder or the database cannot be used.
 pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
-    let folder = tempfile::Builder::new().prefix("w1-").tempdir_in(&plan.dir)?;
+    let folder = tempfile::Builder::new()
+        .prefix("w1-")
+        .tempdir_in(&plan.dir)?;
     progress("measuring the raw limit");
     let before = raw(folder.path()).await?;
     let engine = open(&folder.path().join("w1.db")).await?;
@@ -177,7 +185,10 @@ async fn open(file: &Path) -> Result<Engine, roundel::Error> {
 }
 
 fn order(number: u64) -> Order {
-    Order { number, customer: "a customer with a name of usual length".into() }
+    Order {
+        number,
+        customer: "a customer with a name of usual length".into(),
+    }
 }
 
 async fn latency(engine: &Engine, runs: usize) -> Result<Sorted, roundel::Error> {
@@ -246,6 +257,9 @@ async fn fill(engine: &Engine, plan: &Plan, progress: &dyn Fn(&str)) -> Result<(
 /// What the process holds in memory, where the system says it.
 fn memory_mb() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let resident = pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok());
+    let resident = pages
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse::<f64>().ok());
     resident.unwrap_or(0.0) * 4096.0 / 1e6
 }

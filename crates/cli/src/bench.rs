@@ -83,21 +83,41 @@ async fn run_w1(args: W1) -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     println!("W1, runs of five effects                     this run");
-    println!("  effects per second, {:>5} in flight   {:>14.0}", figures.in_flight, {
-        figures.effects_per_second
-    });
-    println!("  raw limit, rows per second            {:>14.0}", figures.limit_rows_per_second);
-    println!("  ratio                                 {:>14.2}", figures.ratio);
-    println!("  one run alone, p50 us                 {:>14.0}", figures.p50_us);
-    println!("  one run alone, p99 us                 {:>14.0}", figures.p99_us);
-    println!("  fdatasync, p50 us                     {:>14.0}", figures.fdatasync_p50_us);
+    println!(
+        "  effects per second, {:>5} in flight   {:>14.0}",
+        figures.in_flight,
+        { figures.effects_per_second }
+    );
+    println!(
+        "  raw limit, rows per second            {:>14.0}",
+        figures.limit_rows_per_second
+    );
+    println!(
+        "  ratio                                 {:>14.2}",
+        figures.ratio
+    );
+    println!(
+        "  one run alone, p50 us                 {:>14.0}",
+        figures.p50_us
+    );
+    println!(
+        "  one run alone, p99 us                 {:>14.0}",
+        figures.p99_us
+    );
+    println!(
+        "  fdatasync, p50 us                     {:>14.0}",
+        figures.fdatasync_p50_us
+    );
     println!(
         "  p50 in fdatasyncs                     {:>14.1}",
         figures.p50_us / figures.fdatasync_p50_us
     );
     if let Some(before) = figures.effects_per_second_before {
         let part = figures.effects_per_second / before;
-        println!("  with {} stored, {} sleeping:", figures.stored, figures.sleeping);
+        println!(
+            "  with {} stored, {} sleeping:",
+            figures.stored, figures.sleeping
+        );
         println!("  part of the speed without             {part:>14.2}");
         println!(
             "  memory added, MB                      {:>14.1}",
@@ -114,9 +134,21 @@ fn run_limit(args: &Limit) -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     println!("raw limit of this machine");
-    println!("  rows per second, batches of 100       {:>14.0}", limit.rows_per_second);
-    println!("  commit of a batch, p50 us             {:>14.0}", limit.commit_p50_us);
-    println!("  fdatasync, p50 us                     {:>14.0}", limit.fdatasync_p50_us);
-    println!("  fdatasync, p99 us                     {:>14.0}", limit.fdatasync_p99_us);
+    println!(
+        "  rows per second, batches of 100       {:>14.0}",
+        limit.rows_per_second
+    );
+    println!(
+        "  commit of a batch, p50 us             {:>14.0}",
+        limit.commit_p50_us
+    );
+    println!(
+        "  fdatasync, p50 us                     {:>14.0}",
+        limit.fdatasync_p50_us
+    );
+    println!(
+        "  fdatasync, p99 us                     {:>14.0}",
+        limit.fdatasync_p99_us
+    );
     Ok(())
 }

@@ -8,7 +8,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "roundel", version, about = "Durable execution over your own database")]
+#[command(
+    name = "roundel",
+    version,
+    about = "Durable execution over your own database"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -26,7 +30,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("roundel: no threads could be started: {error}");

@@ -54,7 +54,11 @@ struct Database {
 
 impl Database {
     async fn open(&self) -> Result<Engine, roundel::Error> {
-        Engine::open(&self.db).namespace(self.namespace.clone()).existing().start().await
+        Engine::open(&self.db)
+            .namespace(self.namespace.clone())
+            .existing()
+            .start()
+            .await
     }
 }
 
@@ -73,8 +77,12 @@ async fn list(args: List) -> Result<(), Box<dyn std::error::Error>> {
     }
     if let Some(word) = args.state {
         let words: Vec<&str> = RunState::ALL.iter().map(|state| state.as_str()).collect();
-        let state = RunState::parse(&word)
-            .ok_or_else(|| format!("`{word}` is not a state; the states are {}", words.join(", ")))?;
+        let state = RunState::parse(&word).ok_or_else(|| {
+            format!(
+                "`{word}` is not a state; the states are {}",
+                words.join(", ")
+            )
+        })?;
         runs = runs.in_state(state);
     }
     if let Some(after) = args.after {
@@ -82,7 +90,10 @@ async fn list(args: List) -> Result<(), Box<dyn std::error::Error>> {
     }
     let page = runs.fetch().await?;
     if !args.database.json {
-        println!("{:36}  {:24}  {:>3}  {:15}  key", "run", "workflow", "ver", "state");
+        println!(
+            "{:36}  {:24}  {:>3}  {:15}  key",
+            "run", "workflow", "ver", "state"
+        );
     }
     for run in &page.items {
         if args.database.json {
@@ -91,10 +102,17 @@ async fn list(args: List) -> Result<(), Box<dyn std::error::Error>> {
             let (row, lane) = (&run.row, &run.lane);
             let key = row.key.as_ref().map_or("", |key| key.as_str());
             let (workflow, state) = (lane.workflow.as_str(), row.state.as_str());
-            println!("{}  {workflow:24}  {:>3}  {state:15}  {key}", row.id, lane.version);
+            println!(
+                "{}  {workflow:24}  {:>3}  {state:15}  {key}",
+                row.id, lane.version
+            );
         }
     }
-    if let Some(last) = page.items.last().filter(|_| page.more && !args.database.json) {
+    if let Some(last) = page
+        .items
+        .last()
+        .filter(|_| page.more && !args.database.json)
+    {
         println!("there are more: --after {}", last.row.id);
     }
     engine.shutdown().await;
@@ -103,7 +121,10 @@ async fn list(args: List) -> Result<(), Box<dyn std::error::Error>> {
 
 async fn show(args: Show) -> Result<(), Box<dyn std::error::Error>> {
     let engine = args.database.open().await?;
-    let to = args.run.parse::<RunId>().map_or(To::Key(args.run.clone()), To::Run);
+    let to = args
+        .run
+        .parse::<RunId>()
+        .map_or(To::Key(args.run.clone()), To::Run);
     let run = engine.run(to).await?;
     let journal = engine.journal(run.row.id).await?;
     if args.database.json {
@@ -112,7 +133,10 @@ async fn show(args: Show) -> Result<(), Box<dyn std::error::Error>> {
         println!("{shown}");
     } else {
         println!("run       {}", run.row.id);
-        println!("workflow  {} version {}", run.lane.workflow, run.lane.version);
+        println!(
+            "workflow  {} version {}",
+            run.lane.workflow, run.lane.version
+        );
         println!("state     {}", run.row.state.as_str());
         for (name, value) in &run.labels {
             println!("label     {name} = {value}");

@@ -1,4 +1,4 @@
-//! Typed names: constants that tie a workflow or a signal to its types. A bad name does not compile.
+//! Typed names: constants that tie a workflow or a signal to its types. A bad one does not compile.
 
 use std::marker::PhantomData;
 

@@ -1,0 +1,172 @@
+//! Starting runs from outside.
+
+use std::borrow::Cow;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use roundel_core::{Lane, Name, Op, Reply, Signal as SignalOp, Start, Started, Target, Timestamp};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::{Boxed, Client, Handle, Inner};
+use crate::cx::encode;
+use crate::worker::Worker;
+use crate::{Error, Signal};
+
+/// A start, to be awaited.
+#[must_use = "it does nothing unless awaited"]
+#[derive(Debug)]
+pub struct StartRun<O> {
+    pub(super) client: Client,
+    pub(super) start: Result<Box<Start>, Error>,
+    pub(super) value: PhantomData<fn() -> O>,
+}
+
+impl<O> StartRun<O> {
+    fn with(mut self, change: impl FnOnce(&mut Start) -> Result<(), Error>) -> Self {
+        self.start = self
+            .start
+            .and_then(|mut start| change(&mut start).map(|()| start));
+        self
+    }
+
+    /// Under this key: starting it again gives the first run; with another input, a conflict.
+    pub fn key(self, key: impl Into<Cow<'static, str>>) -> Self {
+        let key = Name::new(key.into());
+        self.with(|start| {
+            start.key = Some(key?);
+            Ok(())
+        })
+    }
+
+    /// With this label, for search.
+    pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        let (name, value) = (Name::new(name.into()), value.into());
+        self.with(|start| {
+            start.labels.push((name?, value));
+            Ok(())
+        })
+    }
+
+    /// Lower is claimed first; 0 unless said.
+    pub fn priority(self, priority: i32) -> Self {
+        self.with(|start| {
+            start.priority = priority;
+            Ok(())
+        })
+    }
+
+    /// Not before this long from now.
+    pub fn delay(self, delay: Duration) -> Self {
+        let at = self.client.inner.post.store().now().after(delay);
+        self.at(at)
+    }
+
+    /// Not before this time.
+    pub fn at(self, at: Timestamp) -> Self {
+        self.with(|start| {
+            start.at = Some(at);
+            Ok(())
+        })
+    }
+
+    /// Exactly this version.
+    pub fn version(self, version: u32) -> Self {
+        self.with(|start| {
+            start.version = Some(version);
+            Ok(())
+        })
+    }
+
+    /// Together with this signal, in one commit; if the run exists, it gets the signal.
+    pub fn with_signal<T: Serialize>(self, signal: Signal<T>, value: &T) -> Self {
+        let payload = encode(value).map_err(Error::from);
+        let claimant = self.client.inner.claimant();
+        self.with(|start| {
+            let target = match &start.key {
+                Some(key) => Target::Key(key.clone()),
+                None => Target::Run(start.run),
+            };
+            let (namespace, name) = (start.namespace.clone(), signal.name());
+            let (payload, policy) = (payload?, signal.policy());
+            let signal = SignalOp {
+                namespace,
+                target,
+                name,
+                payload,
+                policy,
+                key: None,
+                claimant,
+            };
+            start.signal = Some(Box::new(signal));
+            Ok(())
+        })
+    }
+
+    /// As an operation, for a batch.
+    ///
+    /// # Errors
+    /// When something about it is not valid.
+    pub fn op(self) -> Result<Op, Error> {
+        self.start.map(|start| Op::Start(*start))
+    }
+}
+
+impl<O: Send + 'static> IntoFuture for StartRun<O> {
+    type Output = Result<Handle<O>, Error>;
+    type IntoFuture = Boxed<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (client, start) = (self.client, *self.start?);
+            let rest = client.inner.rests.await_rest(start.run);
+            let started = client.inner.start(start).await?;
+            let rest = started.new.then_some(rest);
+            let (run, new) = (started.run, started.new);
+            Ok(Handle {
+                client,
+                run,
+                new,
+                rest,
+                value: PhantomData,
+            })
+        })
+    }
+}
+
+impl Inner {
+    async fn start(&self, start: Start) -> Result<Started, Error> {
+        if let Some((worker, lane)) = self.local(&start) {
+            let (sender, receiver) = oneshot::channel();
+            worker.start_here(start, lane, sender);
+            return Ok(self.in_time(receiver).await??);
+        }
+        match self.op(Op::Start(start)).await? {
+            Reply::Started(started) => Ok(started),
+            _ => unreachable!("a start answers as one"),
+        }
+    }
+
+    /// Can the run begin in this process, at once?
+    fn local(&self, start: &Start) -> Option<(&Arc<Worker>, Lane)> {
+        let worker = self.worker.as_ref()?;
+        if start.at.is_some() || start.priority != 0 || !worker.has_room() {
+            return None;
+        }
+        let version = match start.version {
+            Some(version) => version,
+            None => worker.latest(&start.workflow)?,
+        };
+        let lane = Lane {
+            namespace: self.namespace.clone(),
+            workflow: start.workflow.clone(),
+            version,
+        };
+        let known = worker
+            .handlers
+            .contains_key(&(lane.workflow.clone(), version));
+        known.then_some((worker, lane))
+    }
+}
