@@ -2,7 +2,7 @@
 
 use crate::{
     GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId, OfferRow,
-    RunId, RunRow, StateRow, WaitId, WaitRow, WorkerId, WorkerRow,
+    RunId, RunRow, StateRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
 /// One write.
@@ -54,7 +54,7 @@ pub struct Changes {
     /// Keys.
     pub keys: Vec<(KeyId, Write<KeyRow>)>,
     /// Watches.
-    pub watches: Vec<((RunId, RunId, u32, u32), Write<()>)>,
+    pub watches: Vec<(WatchId, Write<()>)>,
     /// Runs' own state.
     pub states: Vec<(RunId, Write<StateRow>)>,
     /// Workers.

@@ -21,6 +21,8 @@ mod reply;
 mod retry;
 mod rows;
 mod run;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 mod time;
 
 pub use changes::{Changes, RunChange, Write};
@@ -30,7 +32,7 @@ pub use id::{RunId, WorkerId};
 pub use journal::{Call, Entry, JournalRow, Outcome, decode_entries, encode_entries};
 pub use message::{
     Delivery, GateId, GateRow, KeyId, KeyKind, KeyRow, MailId, MailRow, OfferId, OfferRow, Policy,
-    Sent, Source, Taken, WaitId, WaitRow,
+    Sent, Source, Taken, WaitId, WaitRow, WatchId,
 };
 pub use name::{BadName, Name};
 pub use needs::{Need, Stage, needs};

@@ -85,6 +85,9 @@ pub enum Taken {
     Offer(u64),
 }
 
+/// Who waits for whose end: (watched, watcher, execution, call).
+pub type WatchId = (RunId, RunId, u32, u32);
+
 /// What is locked by those who look for rows that may not exist yet.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct GateId {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::decide::{offer_key, run_key, sender_key, target_run};
 use crate::{
-    Caused, Claimant, Consumed, GateId, KeyId, LaneId, Name, Offer, Op, Round, Rows, RunId, RunRow,
-    Signal, Start, Target, Then, WorkerId, limits,
+    Caused, Claim, Claimant, Consumed, Delete, GateId, KeyId, LaneId, Name, Offer, Op, Round, Rows,
+    RunId, RunRow, Signal, Start, Target, Then, WorkerId, limits,
 };
 
 /// The stages, in order.
@@ -48,9 +48,9 @@ pub enum Need {
     /// A worker.
     Worker(WorkerId),
     /// Runs of these lanes that are due, into `found`: `limit` that are no suspects, lane by lane,
-    /// the lanes taking turns at being first, in a lane by priority, then oldest due first; then, if
-    /// there are suspects due, the first of those of all lanes. A lease that ends later than the
-    /// longest one is due too. And when the next is due after now, into `found_next`.
+    /// the lanes taking turns at being first, in a lane by priority, then oldest due first; then,
+    /// if there are suspects due, the first of those of all lanes. A lease that ends later than
+    /// the longest one is due too. And when the next is due after now, into `found_next`.
     Due(Vec<LaneId>, usize),
     /// The run and all below it, `limit` of them, into `found`: whoever has a parent there comes
     /// before it, so that the first of them can go without leaving orphans. Brothers by id.
@@ -81,22 +81,12 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         Op::Start(start) => of_start(start, rows, stage, out),
         Op::Commit(round) => of_round(round, rows, stage, out),
         Op::Signal(signal) => of_signal(signal, rows, stage, out),
-        Op::Offer(offer) => {
-            of_offer(
-                &gate_of(offer),
-                offer.key.as_ref(),
-                offer.claimant,
-                rows,
-                stage,
-                out,
-            );
-        }
+        Op::Offer(offer) => of_offer(offer, rows, stage, out),
         Op::Cancel(cancel) => {
             of_target(&cancel.namespace, &cancel.target, rows, stage, out);
-            if stage == Stage::Rest {
-                if let Some(run) = target_run(rows, &cancel.namespace, &cancel.target) {
-                    of_wake(run, cancel.claimant, rows, out);
-                }
+            let run = target_run(rows, &cancel.namespace, &cancel.target);
+            if let Some(run) = run.filter(|_| stage == Stage::Rest) {
+                of_wake(run, cancel.claimant, rows, out);
             }
         }
         Op::Patch(patch) => {
@@ -106,47 +96,53 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             }
         }
         Op::Resume(resume) => of_target(&resume.namespace, &resume.target, rows, stage, out),
-        Op::Delete(delete) => {
-            of_target(&delete.namespace, &delete.target, rows, stage, out);
-            let Some(run) = target_run(rows, &delete.namespace, &delete.target) else {
-                return;
-            };
-            if stage == Stage::Rest {
-                out.push(Need::Subtree(run, limits::DELETE + 1));
-                let row = rows.run(run).expect("the target was loaded");
-                out.push(Need::Run(row.root));
-                out.extend(row.parent.map(|parent| Need::Run(parent.run)));
-            }
-            if stage == Stage::Found {
-                for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
-                    if run.waits > 0 {
-                        out.push(Need::AllWaits(run.id));
-                    }
-                    if run.watchers > 0 {
-                        out.push(Need::Watchers(run.id));
-                    }
-                }
-            }
-        }
-        Op::Claim(claim) if stage == Stage::Runs => {
-            out.push(Need::Worker(claim.worker));
-            let limit = claim.limit.min(limits::CLAIM) + limits::LOOK_PAST + 1;
-            out.push(Need::Due(claim.lanes.clone(), limit));
-        }
-        Op::Claim(claim) if stage == Stage::Rest => {
-            let worker = rows.workers.get(&claim.worker);
-            out.extend(worker.and_then(|worker| worker.suspect).map(Need::Run));
-            for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
-                out.extend(run.owner.map(Need::Worker));
-                if run.matched > 0 {
-                    out.push(Need::Inbox(run.id));
-                }
-            }
-        }
+        Op::Delete(delete) => of_delete(delete, rows, stage, out),
+        Op::Claim(claim) => of_claim(claim, rows, stage, out),
         Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
         Op::Release(release) => of_leases(release.worker, &release.runs, rows, stage, out),
         Op::Register(register) if stage == Stage::Runs => out.push(Need::Worker(register.worker)),
-        Op::Claim(_) | Op::Register(_) => {}
+        Op::Register(_) => {}
+    }
+}
+
+fn of_claim(claim: &Claim, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    if stage == Stage::Runs {
+        let limit = claim.limit.min(limits::CLAIM) + limits::LOOK_PAST + 1;
+        out.push(Need::Worker(claim.worker));
+        out.push(Need::Due(claim.lanes.clone(), limit));
+    }
+    if stage == Stage::Rest {
+        let worker = rows.workers.get(&claim.worker);
+        out.extend(worker.and_then(|worker| worker.suspect).map(Need::Run));
+        for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
+            out.extend(run.owner.map(Need::Worker));
+            if run.matched > 0 {
+                out.push(Need::Inbox(run.id));
+            }
+        }
+    }
+}
+
+fn of_delete(delete: &Delete, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    of_target(&delete.namespace, &delete.target, rows, stage, out);
+    let Some(run) = target_run(rows, &delete.namespace, &delete.target) else {
+        return;
+    };
+    if stage == Stage::Rest {
+        let row = rows.run(run).expect("the target was loaded");
+        out.push(Need::Run(row.root));
+        out.extend(row.parent.map(|parent| Need::Run(parent.run)));
+        out.push(Need::Subtree(run, limits::DELETE + 1));
+    }
+    if stage == Stage::Found {
+        for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
+            if run.waits > 0 {
+                out.push(Need::AllWaits(run.id));
+            }
+            if run.watchers > 0 {
+                out.push(Need::Watchers(run.id));
+            }
+        }
     }
 }
 
@@ -209,23 +205,20 @@ fn of_message(signal: &Signal, to: Option<RunId>, rows: &Rows, stage: Stage, out
     }
 }
 
-fn of_offer(
-    gate: &GateId,
-    key: Option<&Name>,
-    claimant: Option<Claimant>,
-    rows: &Rows,
-    stage: Stage,
-    out: &mut Vec<Need>,
-) {
+fn of_offer(offer: &Offer, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    let gate = gate_of(offer);
     match stage {
-        Stage::Keys => out.extend(key.map(|key| Need::Key(offer_key(gate, key)))),
+        Stage::Keys => {
+            let key = offer.key.as_ref();
+            out.extend(key.map(|key| Need::Key(offer_key(&gate, key))));
+        }
         Stage::Gates => {
             out.push(Need::Gate(gate.clone()));
-            out.push(Need::Waiters(gate.clone(), 1));
+            out.push(Need::Waiters(gate, 1));
         }
         Stage::Rest => {
-            if let Some(wait) = rows.waiters_at(gate).next() {
-                of_wake(wait.run, claimant, rows, out);
+            if let Some(wait) = rows.waiters_at(&gate).next() {
+                of_wake(wait.run, offer.claimant, rows, out);
             }
         }
         Stage::Runs | Stage::Found => {}
@@ -369,16 +362,7 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
     match caused {
         Caused::Child(_, start) | Caused::Spawn(_, start) => of_start(start, rows, stage, out),
         Caused::Signal(_, signal) => of_signal(signal, rows, stage, out),
-        Caused::Offer(_, offer) => {
-            of_offer(
-                &gate_of(offer),
-                offer.key.as_ref(),
-                offer.claimant,
-                rows,
-                stage,
-                out,
-            );
-        }
+        Caused::Offer(_, offer) => of_offer(offer, rows, stage, out),
         Caused::Watch(_, namespace, target) => of_target(namespace, target, rows, stage, out),
         Caused::Cancel(run) => match stage {
             Stage::Runs => out.push(Need::Run(*run)),

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use crate::changes::{Changes, RunChange, Write};
 use crate::{
     Claimed, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, MailId, MailRow, Name,
-    OfferId, OfferRow, RunId, RunRow, RunState, StateRow, Timestamp, WaitId, WaitRow, WorkerId,
-    WorkerRow,
+    OfferId, OfferRow, RunId, RunRow, RunState, StateRow, Timestamp, WaitId, WaitRow, WatchId,
+    WorkerId, WorkerRow,
 };
 
 /// One kind of row, by key.
@@ -194,8 +194,8 @@ pub struct Rows {
     pub offers: Table<OfferId, OfferRow>,
     /// Unique keys.
     pub keys: Table<KeyId, KeyRow>,
-    /// Who waits for whose end: (watched, watcher, execution, call).
-    pub watches: Table<(RunId, RunId, u32, u32), ()>,
+    /// Who waits for whose end.
+    pub watches: Table<WatchId, ()>,
     /// Runs' own state.
     pub states: Table<RunId, StateRow>,
     /// Workers.
@@ -453,8 +453,8 @@ impl Rows {
             .take_while(move |(id, _)| id.run == run)
     }
 
-    /// Who waits for the run's end: (watched, watcher, execution, call).
-    pub fn watchers_of(&self, run: RunId) -> impl Iterator<Item = (RunId, RunId, u32, u32)> {
+    /// Who waits for the run's end.
+    pub fn watchers_of(&self, run: RunId) -> impl Iterator<Item = WatchId> {
         let first = (run, RunId::from_bytes([0; 16]), 0, 0);
         let watches = self.watches.starting_at(first).map(|(watch, ())| *watch);
         watches.take_while(move |(watched, ..)| *watched == run)

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | ready | running | a claim |
 //! | running | running | a round that continues |
-//! | running | waiting, ready | a round that suspends; a release; ready if something waits already |
-//! | waiting | ready, running | a message, a timer, a cancel; running if claimed in the same commit |
+//! | running | waiting, ready | a round that suspends; a release; ready if something is there |
+//! | waiting | ready, running | a message, a timer, a cancel; running if claimed at once |
 //! | running | completed, failed, cancelled | the last round; terminal is terminal |
 //! | running, ready | parked | a failure only an operator can judge; too many crashes |
 //! | parked | ready | an operator's resume; a cancel |

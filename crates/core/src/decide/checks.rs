@@ -89,7 +89,7 @@ fn consistent(round: &Round, rows: &Rows, row: &RunRow) -> Result<(), &'static s
                 ensure(start.parent == Some(this), "its child has another parent")?;
             }
             Caused::Spawn(_, start) => {
-                ensure(start.parent.is_none(), "what it spawned has a parent")?
+                ensure(start.parent.is_none(), "what it spawned has a parent")?;
             }
             _ => {}
         }

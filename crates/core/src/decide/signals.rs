@@ -95,49 +95,39 @@ fn keep(rows: &mut Rows, id: RunId, signal: &Signal, open: Option<WaitId>, now: 
         },
     );
     if let Some(wait) = open {
-        take(
-            rows,
-            &signal.namespace,
-            wait,
-            Taken::Mail(number),
-            (body, signal.claimant),
-            now,
-        );
+        let (taken, claimant) = (Taken::Mail(number), signal.claimant);
+        let passed = Passed {
+            taken,
+            body,
+            claimant,
+        };
+        take(rows, &signal.namespace, wait, passed, now);
     }
 }
 
-/// Matches a wait to a message and hands it over.
-fn take(
-    rows: &mut Rows,
-    namespace: &Name,
-    wait: WaitId,
+/// A message on its way to a wait.
+struct Passed {
     taken: Taken,
-    (body, claimant): (Outcome, Option<Claimant>),
-    now: Timestamp,
-) {
-    let mut row = rows
-        .waits
-        .get(&wait)
-        .cloned()
-        .expect("a matched wait exists");
+    body: Outcome,
+    claimant: Option<Claimant>,
+}
+
+/// Matches a wait to a message and hands it over.
+fn take(rows: &mut Rows, namespace: &Name, wait: WaitId, passed: Passed, now: Timestamp) {
+    let row = rows.waits.get(&wait).cloned();
+    let mut row = row.expect("a matched wait exists");
     assert!(
         row.taken.is_none(),
         "call {} of run {} is matched twice",
         wait.call,
         wait.run
     );
-    row.taken = Some(taken);
-    let source = Source::Wait(wait.name.clone());
-    let (run, delivery) = (
-        wait.run,
-        Delivery {
-            call: wait.call,
-            source,
-            body,
-        },
-    );
+    row.taken = Some(passed.taken);
+    let (run, call, source) = (wait.run, wait.call, Source::Wait(wait.name.clone()));
+    let body = passed.body;
     rows.put_wait(namespace, wait, row);
-    hand_over(rows, run, delivery, claimant, now);
+    let delivery = Delivery { call, source, body };
+    hand_over(rows, run, delivery, passed.claimant, now);
 }
 
 /// The first answer to a repeated request; an error if the request is another.
@@ -220,14 +210,13 @@ fn give(
         .expect("an offer that is given exists");
     row.taken_by = Some(run);
     let body = Outcome::Value(row.payload.clone());
-    take(
-        rows,
-        &gate.namespace,
-        wait,
-        Taken::Offer(place),
-        (body, claimant),
-        now,
-    );
+    let taken = Taken::Offer(place);
+    let passed = Passed {
+        taken,
+        body,
+        claimant,
+    };
+    take(rows, &gate.namespace, wait, passed, now);
     Some(run)
 }
 
@@ -272,7 +261,13 @@ pub(super) fn match_waits(
             rows.offers.get_mut(&offer).expect("found").taken_by = Some(id);
         }
         busy.push(taken);
-        take(rows, namespace, wait, taken, (body, None), now);
+        let claimant = None;
+        let passed = Passed {
+            taken,
+            body,
+            claimant,
+        };
+        take(rows, namespace, wait, passed, now);
     }
 }
 

@@ -6,7 +6,7 @@ use super::wakes::grant;
 use super::{rounds, run_key, signals};
 use crate::message::digest;
 use crate::{
-    CancelMark, Entry, Hint, JournalRow, KeyRow, Lane, Name, Refusal, Rows, RunId, RunRow,
+    CancelMark, Entry, Hint, JournalRow, KeyRow, Lane, LaneId, Name, Refusal, Rows, RunId, RunRow,
     RunState, Signal, Start, Started, Target, Timestamp, encode_entries, limits,
 };
 
@@ -181,6 +181,19 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
     let labels = labels.map(|(name, value)| (start.run, name.clone(), value.clone()));
     rows.labels.extend(labels);
     let mut row = RunRow {
+        parent: start.parent,
+        root,
+        depth,
+        ..fresh(start, lane, now)
+    };
+    row.settle(now);
+    rows.put_run(row);
+    Ok(())
+}
+
+/// The row of a run that has just been started.
+fn fresh(start: &Start, lane: LaneId, now: Timestamp) -> RunRow {
+    RunRow {
         id: start.run,
         lane,
         state: RunState::Ready,
@@ -202,17 +215,14 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         crashes: 0,
         cancel: CancelMark::None,
         holder: None,
-        parent: start.parent,
-        root,
-        depth,
+        parent: None,
+        root: start.run,
+        depth: 0,
         key: start.key.clone(),
         created_at: now,
         changed_at: now,
         outcome: None,
-    };
-    row.settle(now);
-    rows.put_run(row);
-    Ok(())
+    }
 }
 
 /// The highest version known for the workflow; 1 if there is none.

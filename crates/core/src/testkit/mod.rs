@@ -1,0 +1,330 @@
+//! What a busy system might do next: random operations that fit the rows there are, for property
+//! tests and for holding stores against each other. Same rows, time and seed in, same move out.
+//!
+//! Most moves are what a worker or client would send; some come too late, some are wrong.
+
+mod draw;
+mod rounds;
+
+use std::time::Duration;
+
+pub use draw::Draw;
+
+use crate::{
+    Cancel, Claim, Claimant, Delete, Lane, LaneId, Name, Offer, Op, Patch, Payload, Policy,
+    Register, Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState, Signal, Start, Target,
+    Timestamp, WorkerId,
+};
+
+/// One move.
+#[derive(Clone, Debug)]
+pub enum Move {
+    /// Somebody asks for this.
+    Op(Box<Op>),
+    /// Time passes.
+    Pass(Duration),
+}
+
+static NAMESPACES: [Name; 2] = [Name::constant("default"), Name::constant("other")];
+static WORKFLOWS: [Name; 2] = [Name::constant("alpha"), Name::constant("beta")];
+static PLAIN: [Name; 2] = [Name::constant("go"), Name::constant("stop")];
+static OFFERED: [Name; 2] = [Name::constant("job"), Name::constant("turn")];
+
+/// What might happen next.
+#[must_use]
+pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
+    let mut draw = Draw::new(seed);
+    let maker = Maker { rows, now };
+    if rows.workers.iter().count() < 3 {
+        return Move::Op(Box::new(maker.register(&mut draw)));
+    }
+    let op = match draw.below(100) {
+        0..10 => return Move::Pass(draw.span()),
+        10 => maker.register(&mut draw),
+        11..24 => {
+            let start = maker.start(&mut draw);
+            Op::Start(maker.dressed(start, &mut draw))
+        }
+        24..36 => maker.claim(&mut draw),
+        36..70 => maker.commit(&mut draw),
+        70..81 => Op::Signal(maker.signal(&mut draw)),
+        81..85 => Op::Offer(maker.offer(&mut draw)),
+        85..88 => maker.cancel(&mut draw),
+        88..91 => maker.patch(&mut draw),
+        91..94 => maker.renew(&mut draw),
+        94..97 => maker.release(&mut draw),
+        97 => maker.resume(&mut draw),
+        _ => maker.delete(&mut draw),
+    };
+    Move::Op(Box::new(op))
+}
+
+/// Makes moves that fit the rows.
+struct Maker<'a> {
+    rows: &'a Rows,
+    now: Timestamp,
+}
+
+fn worker(number: u64) -> WorkerId {
+    WorkerId(uuid::Uuid::from_u128(0xF000 + u128::from(number)))
+}
+
+fn payload(number: u64) -> Payload {
+    Payload::encode(&number).expect("a number is JSON")
+}
+
+impl Maker<'_> {
+    fn register(&self, draw: &mut Draw) -> Op {
+        let known = self.rows.workers.iter().count() as u64;
+        let worker = worker(if known < 3 { known } else { draw.below(3) });
+        let mut lanes = Vec::new();
+        for namespace in &NAMESPACES {
+            for workflow in &WORKFLOWS {
+                for version in 1..=2 {
+                    let (namespace, workflow) = (namespace.clone(), workflow.clone());
+                    lanes.push(Lane {
+                        namespace,
+                        workflow,
+                        version,
+                    });
+                }
+            }
+        }
+        lanes.truncate(1 + draw.below(8) as usize);
+        Op::Register(Register {
+            worker,
+            name: format!("worker {worker}"),
+            lanes,
+        })
+    }
+
+    fn runs(&self) -> Vec<&RunRow> {
+        let mut runs: Vec<&RunRow> = self.rows.runs().collect();
+        runs.sort_by_key(|run| run.id);
+        runs
+    }
+
+    /// A run, the newer the likelier; sometimes one that is not there.
+    fn some_run(&self, draw: &mut Draw) -> RunId {
+        let runs = self.runs();
+        if runs.is_empty() || draw.one_in(30) {
+            return RunId(uuid::Uuid::from_u128(draw.next().into()));
+        }
+        let near = runs.len().min(1 + draw.below(12) as usize);
+        runs[runs.len() - 1 - draw.below(near as u64) as usize].id
+    }
+
+    fn namespace_of(&self, run: RunId, draw: &mut Draw) -> Name {
+        let lane = self
+            .rows
+            .run(run)
+            .map(|row| self.rows.lane(row.lane).namespace.clone());
+        let foreign = draw.one_in(30);
+        lane.filter(|_| !foreign)
+            .unwrap_or_else(|| draw.pick(&NAMESPACES).clone())
+    }
+
+    fn key(draw: &mut Draw) -> Name {
+        Name::new(format!("key {}", draw.below(6))).expect("a name")
+    }
+
+    fn target(&self, draw: &mut Draw) -> (Name, Target) {
+        if draw.one_in(5) {
+            return (draw.pick(&NAMESPACES).clone(), Target::Key(Self::key(draw)));
+        }
+        let run = self.some_run(draw);
+        (self.namespace_of(run, draw), Target::Run(run))
+    }
+
+    fn claimant(draw: &mut Draw) -> Option<Claimant> {
+        let worker = worker(draw.below(3));
+        draw.one_in(2).then_some(Claimant {
+            worker,
+            lease: draw.lease(),
+        })
+    }
+
+    /// A start that sets nothing else off.
+    fn start(&self, draw: &mut Draw) -> Start {
+        let at = self.now.after(draw.span());
+        let label = |draw: &mut Draw| (draw.pick(&PLAIN).clone(), format!("v{}", draw.below(3)));
+        Start {
+            namespace: NAMESPACES[usize::from(draw.one_in(8))].clone(),
+            run: RunId(uuid::Uuid::from_u128(
+                (self.rows.runs().count() as u128) << 64 | u128::from(draw.next()),
+            )),
+            workflow: draw.pick(&WORKFLOWS).clone(),
+            version: draw.one_in(3).then(|| 1 + draw.below(2) as u32),
+            key: draw.one_in(3).then(|| Self::key(draw)),
+            input: payload(draw.below(2)),
+            labels: (0..draw.below(3)).map(|_| label(draw)).collect(),
+            priority: [0, 0, 0, -1, 5][draw.below(5) as usize],
+            at: draw.one_in(6).then_some(at),
+            parent: None,
+            claimant: None,
+            first: None,
+            signal: None,
+        }
+    }
+
+    /// The start, perhaps leased at once, with a first round or a signal.
+    fn dressed(&self, mut start: Start, draw: &mut Draw) -> Start {
+        start.claimant = Self::claimant(draw);
+        if let Some(claimant) = start.claimant.filter(|_| draw.one_in(2)) {
+            let round = Round::new(start.run, claimant.worker, 1);
+            start.first = Some(Box::new(self.first_round(round, &start.namespace, draw)));
+        }
+        if draw.one_in(4) {
+            let key = start.key.clone().filter(|_| draw.one_in(2));
+            let mut signal = self.signal(draw);
+            signal.namespace = start.namespace.clone();
+            signal.target = key.map_or(Target::Run(start.run), Target::Key);
+            start.signal = Some(Box::new(signal));
+        }
+        if draw.one_in(30) {
+            start.run = self.some_run(draw);
+        }
+        start
+    }
+
+    fn signal(&self, draw: &mut Draw) -> Signal {
+        let (namespace, target) = self.target(draw);
+        let name = if draw.one_in(3) {
+            draw.pick(&OFFERED)
+        } else {
+            draw.pick(&PLAIN)
+        };
+        Signal {
+            namespace,
+            target,
+            name: name.clone(),
+            payload: payload(draw.below(3)),
+            policy: if draw.one_in(4) {
+                Policy::Drop
+            } else {
+                Policy::Keep
+            },
+            key: draw.one_in(4).then(|| Self::key(draw)),
+            claimant: Self::claimant(draw),
+        }
+    }
+
+    fn offer(&self, draw: &mut Draw) -> Offer {
+        Offer {
+            namespace: NAMESPACES[usize::from(draw.one_in(8))].clone(),
+            name: draw.pick(&OFFERED).clone(),
+            payload: payload(draw.below(3)),
+            key: draw.one_in(4).then(|| Self::key(draw)),
+            claimant: Self::claimant(draw),
+        }
+    }
+
+    fn claim(&self, draw: &mut Draw) -> Op {
+        let all = self.rows.lanes().len() as u64;
+        let mut lanes: Vec<LaneId> = (1..=all).map(|lane| LaneId(lane as u32)).collect();
+        if draw.one_in(3) {
+            lanes.retain(|_| draw.one_in(2));
+        }
+        let limit = 1 + draw.below(4) as usize;
+        let workers = if draw.one_in(40) { 9 } else { 3 };
+        let worker = worker(draw.below(workers));
+        Op::Claim(Claim {
+            worker,
+            lanes,
+            limit,
+            lease: draw.lease(),
+        })
+    }
+
+    fn owned_by(&self, worker: WorkerId) -> Vec<RunId> {
+        let owned = self
+            .runs()
+            .into_iter()
+            .filter(|run| run.owner == Some(worker));
+        owned.map(|run| run.id).collect()
+    }
+
+    fn commit(&self, draw: &mut Draw) -> Op {
+        let leased: Vec<_> = self
+            .runs()
+            .into_iter()
+            .filter(|run| run.owner.is_some())
+            .collect();
+        if leased.is_empty() {
+            return self.claim(draw);
+        }
+        let row = leased[draw.below(leased.len() as u64) as usize];
+        let mut round = self.round(row, draw);
+        if draw.one_in(40) {
+            round.epoch -= 1;
+        }
+        if draw.one_in(60) {
+            round.worker = worker(draw.below(3));
+        }
+        Op::Commit(round)
+    }
+
+    fn cancel(&self, draw: &mut Draw) -> Op {
+        let (namespace, target) = self.target(draw);
+        Op::Cancel(Cancel {
+            namespace,
+            target,
+            claimant: Self::claimant(draw),
+        })
+    }
+
+    fn patch(&self, draw: &mut Draw) -> Op {
+        let (namespace, target) = self.target(draw);
+        let expected = draw.one_in(3).then(|| draw.below(3));
+        Op::Patch(Patch {
+            namespace,
+            target,
+            patch: draw.patch(),
+            expected,
+        })
+    }
+
+    fn renew(&self, draw: &mut Draw) -> Op {
+        let worker = worker(draw.below(3));
+        let mut runs = self.owned_by(worker);
+        runs.push(self.some_run(draw));
+        Op::Renew(Renew {
+            worker,
+            runs,
+            lease: draw.lease(),
+        })
+    }
+
+    fn release(&self, draw: &mut Draw) -> Op {
+        let worker = worker(draw.below(3));
+        let mut runs = self.owned_by(worker);
+        runs.retain(|_| draw.one_in(2));
+        runs.push(self.some_run(draw));
+        Op::Release(Release {
+            worker,
+            runs,
+            leave: draw.one_in(40),
+        })
+    }
+
+    fn resume(&self, draw: &mut Draw) -> Op {
+        let parked = self
+            .runs()
+            .into_iter()
+            .find(|run| run.state == RunState::Parked);
+        let (namespace, target) = match parked {
+            Some(run) => (self.namespace_of(run.id, draw), Target::Run(run.id)),
+            None => self.target(draw),
+        };
+        Op::Resume(Resume { namespace, target })
+    }
+
+    fn delete(&self, draw: &mut Draw) -> Op {
+        let (namespace, target) = self.target(draw);
+        Op::Delete(Delete {
+            namespace,
+            target,
+            force: draw.one_in(2),
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! Rounds that fit what a run waits for and has got.
+
+use super::{Maker, OFFERED, PLAIN, payload};
+use crate::testkit::Draw;
+use crate::{
+    Call, CancelMark, Caused, Consumed, Entry, Failure, GateId, Name, OpenWait, Outcome, Parent,
+    Payload, Round, RunRow, RunState, Start, StateChange, Then, encode_entries,
+};
+
+impl Maker<'_> {
+    /// A round of a run that somebody has.
+    pub(super) fn round(&self, row: &RunRow, draw: &mut Draw) -> Round {
+        let namespace = self.rows.lane(row.lane).namespace.clone();
+        let owner = row.owner.expect("somebody has the run");
+        let mut round = Round::new(row.id, owner, row.epoch);
+        round.parent = row.parent.map(|parent| parent.run);
+        self.take(&mut round, &namespace, draw);
+        if row.cancel == CancelMark::None || draw.one_in(6) {
+            self.go_on(&mut round, row, draw);
+            open(&mut round, &namespace, draw);
+        } else {
+            round.cancel_seen = draw.one_in(2);
+            let below = self
+                .rows
+                .runs()
+                .filter(|run| run.parent.is_some_and(|p| p.run == row.id));
+            let mut below: Vec<_> = below.map(|run| run.id).collect();
+            below.sort();
+            round.caused.extend(below.into_iter().map(Caused::Cancel));
+        }
+        if draw.one_in(30) {
+            round.consumed.push(Consumed::Mail(draw.below(5)));
+        }
+        record(&mut round, draw);
+        leave(&mut round, row, draw);
+        round.timer_at = draw.one_in(4).then(|| self.now.after(draw.span()));
+        round.lease = draw.lease();
+        round
+    }
+
+    /// The first round of a run that is just being started.
+    pub(super) fn first_round(&self, mut round: Round, namespace: &Name, draw: &mut Draw) -> Round {
+        open(&mut round, namespace, draw);
+        for call in 100..100 + draw.below(2) as u32 {
+            let caused = self.message(call, draw);
+            round.caused.push(caused);
+        }
+        record(&mut round, draw);
+        round.then = match draw.below(4) {
+            0 => Then::Continue,
+            1 => Then::End(RunState::Completed, Outcome::Value(payload(draw.below(9)))),
+            _ => Then::Suspend,
+        };
+        round
+    }
+
+    /// Consumes and lets go of some of what is there.
+    fn take(&self, round: &mut Round, namespace: &Name, draw: &mut Draw) {
+        for (id, wait) in self.rows.waits_of(round.run) {
+            let place = (id.name.clone(), id.call);
+            if wait.taken.is_some() && draw.one_in(2) {
+                round.consumed.push(Consumed::Wait(place.0, place.1));
+            } else if draw.one_in(6) {
+                if wait.place.is_some() {
+                    let (namespace, name) = (namespace.clone(), id.name.clone());
+                    round.gates.push(GateId { namespace, name });
+                }
+                round.closed.push(place);
+            }
+        }
+        let own = self
+            .rows
+            .mail_of(round.run)
+            .filter(|(id, _)| id.name.is_none());
+        for (id, _) in own {
+            if !draw.one_in(3) {
+                round.consumed.push(Consumed::Mail(id.number));
+            }
+        }
+    }
+
+    /// Sets things off.
+    fn go_on(&self, round: &mut Round, row: &RunRow, draw: &mut Draw) {
+        let first = u32::try_from(row.epoch).unwrap_or(0) * 100 + 50;
+        let (run, execution) = (row.id, row.execution);
+        for call in first..first + draw.below(4) as u32 {
+            let caused = match draw.below(9) {
+                0 | 1 => {
+                    let parent = Some(Parent {
+                        run,
+                        execution,
+                        call,
+                    });
+                    let namespace = self.rows.lane(row.lane).namespace.clone();
+                    let start = Start {
+                        parent,
+                        namespace,
+                        ..self.start(draw)
+                    };
+                    Caused::Child(call, Box::new(self.dressed_child(start, draw)))
+                }
+                2 => Caused::Spawn(call, Box::new(self.start(draw))),
+                3 | 4 => {
+                    let (namespace, target) = self.target(draw);
+                    Caused::Watch(call, namespace, target)
+                }
+                5 => Caused::Cancel(self.some_run(draw)),
+                _ => self.message(call, draw),
+            };
+            round.caused.push(caused);
+        }
+        if draw.one_in(6) {
+            round.state.push(StateChange::Merge(draw.patch()));
+        }
+        if draw.one_in(12) {
+            round.state.push(StateChange::Set(payload(draw.below(9))));
+        }
+    }
+
+    /// A child, sometimes leased at once with its first round.
+    fn dressed_child(&self, mut child: Start, draw: &mut Draw) -> Start {
+        child.claimant = Self::claimant(draw);
+        if let Some(claimant) = child.claimant.filter(|_| draw.one_in(3)) {
+            let round = Round::new(child.run, claimant.worker, 1);
+            child.first = Some(Box::new(self.first_round(round, &child.namespace, draw)));
+        }
+        child
+    }
+
+    fn message(&self, call: u32, draw: &mut Draw) -> Caused {
+        if draw.one_in(2) {
+            Caused::Signal(call, Box::new(self.signal(draw)))
+        } else {
+            Caused::Offer(call, Box::new(self.offer(draw)))
+        }
+    }
+}
+
+/// Begins waits.
+fn open(round: &mut Round, namespace: &Name, draw: &mut Draw) {
+    let first = u32::try_from(round.epoch).unwrap_or(0) * 100;
+    for call in first..first + draw.below(4) as u32 {
+        let offerable = draw.one_in(2);
+        let name = draw.pick(if offerable { &OFFERED } else { &PLAIN }).clone();
+        if offerable {
+            let (namespace, name) = (namespace.clone(), name.clone());
+            round.gates.push(GateId { namespace, name });
+        }
+        round.opened.push(OpenWait {
+            call,
+            name,
+            offerable,
+        });
+    }
+}
+
+fn record(round: &mut Round, draw: &mut Draw) {
+    let entry = |call| Entry::Did {
+        call,
+        what: Call::Record {
+            name: Name::constant("now"),
+        },
+        outcome: Outcome::Value(Payload::null()),
+    };
+    let entries: Vec<Entry> = (0..draw.below(3) as u32).map(entry).collect();
+    round.count = entries.len() as u32;
+    if round.count > 0 {
+        round.entries = encode_entries(&entries);
+    }
+}
+
+fn leave(round: &mut Round, row: &RunRow, draw: &mut Draw) {
+    let failure = || Failure::business("no").with_code("no");
+    round.then = match draw.below(24) {
+        0..10 => Then::Continue,
+        10..19 => Then::Suspend,
+        19 if row.cancel != CancelMark::None => {
+            Then::End(RunState::Cancelled, Outcome::Failure(Box::new(failure())))
+        }
+        19 | 20 => Then::End(RunState::Completed, Outcome::Value(payload(draw.below(9)))),
+        21 => Then::End(RunState::Failed, Outcome::Failure(Box::new(failure()))),
+        22 => {
+            let workflow = Name::constant("alpha");
+            let started = Entry::Started {
+                workflow,
+                version: 1,
+                input: Payload::null(),
+            };
+            let version = draw.one_in(2).then(|| 1 + draw.below(2) as u32);
+            Then::ContinueAsNew(encode_entries(&[started]), version)
+        }
+        _ => Then::Park(Box::new(failure())),
+    };
+}

@@ -1,0 +1,17 @@
+//! The rules, without a database: what each operation answers and changes.
+
+mod children;
+mod continuing;
+mod deletes;
+mod leases;
+mod limits;
+mod offers;
+mod operators;
+mod property;
+mod rounds;
+mod signals;
+mod sparse;
+mod starts;
+mod suspects;
+mod times;
+mod world;
