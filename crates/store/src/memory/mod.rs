@@ -102,7 +102,7 @@ impl Memory {
         let mut out: Vec<(Arc<dyn Sink>, Vec<Answered>)> = Vec::new();
         let mut hints = Vec::new();
         for Request { mut ask, tag, sink } in requests {
-            let result = state.answer(&mut ask, self.clock.now(), &mut hints);
+            let result = state.answer(&mut ask, &*self.clock, &mut hints);
             let answered = Answered { tag, result, ask };
             match out.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &sink)) {
                 Some((_, answers)) => answers.push(answered),

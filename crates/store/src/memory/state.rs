@@ -9,8 +9,8 @@ use roundel_core::{
 
 use super::faults::{Fate, Faults, Point};
 use super::index::Index;
-use super::work::Companion;
-use crate::{Ask, Error};
+use super::work::{Companion, Copied};
+use crate::{Ask, Clock, Error};
 
 /// Everything that the store holds.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(super) struct Tables {
 #[derive(Clone)]
 pub struct Snapshot {
     tables: Tables,
-    companion: Companion,
+    companion: Copied,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -42,57 +42,67 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
+impl Snapshot {
+    /// All rows but journals and labels.
+    #[must_use]
+    pub fn rows(&self) -> &Rows {
+        &self.tables.rows
+    }
+}
+
 impl State {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             tables: self.tables.clone(),
-            companion: self.companion.clone(),
+            companion: self.companion.copy(),
         }
     }
 
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
         self.tables = snapshot.tables.clone();
-        self.companion = snapshot.companion.clone();
+        self.companion.restore(&snapshot.companion);
     }
 
     /// Takes one request through its transaction.
     pub(super) fn answer(
         &mut self,
         ask: &mut Ask,
-        now: Timestamp,
+        clock: &dyn Clock,
         hints: &mut Vec<Hint>,
     ) -> Result<Reply, Error> {
-        let aborted = || Error::Unavailable("a fault was injected".into());
-        let lost = || Error::Unknown("a fault was injected".into());
         let Some(faults) = self.faults.clone() else {
-            let reply = self.transact(ask, now)?;
+            let result = self.transact(ask, clock);
+            self.companion.commit();
             hints.extend(self.tables.rows.take_hints());
-            return Ok(reply);
+            return result;
         };
+        let injected = || "a fault was injected".to_owned();
         let begin = faults.at(Point::Begin);
         if begin == Fate::Abort {
-            return Err(aborted());
+            return Err(Error::Unavailable(injected()));
         }
-        let before = self.snapshot();
-        let result = self.transact(ask, now);
+        let before = self.tables.clone();
+        let result = self.transact(ask, clock);
         let commit = faults.at(Point::Commit);
         if commit == Fate::Abort {
-            self.restore(&before);
-            return Err(aborted());
+            self.tables = before;
+            self.companion.rollback();
+            return Err(Error::Unavailable(injected()));
         }
+        self.companion.commit();
         let told = self.tables.rows.take_hints();
         let fates = [begin, commit, faults.at(Point::Committed)];
         if fates.iter().any(|fate| *fate != Fate::Proceed) {
-            return Err(lost());
+            return Err(Error::Unknown(injected()));
         }
         hints.extend(told);
         result
     }
 
-    fn transact(&mut self, ask: &mut Ask, now: Timestamp) -> Result<Reply, Error> {
+    fn transact(&mut self, ask: &mut Ask, clock: &dyn Clock) -> Result<Reply, Error> {
         match ask {
-            Ask::Op(op) => self.tables.decide(op, now),
-            Ask::Work(work) => self.companion.work(work.as_mut(), &mut self.tables, now),
+            Ask::Op(op) => self.tables.decide(op, clock.now()),
+            Ask::Work(work) => self.companion.work(work.as_mut(), &mut self.tables, clock),
         }
     }
 }
