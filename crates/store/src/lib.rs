@@ -7,6 +7,8 @@
 //! Absent on purpose: decisions. If a rule seems to belong here, it belongs into the core.
 
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod memory;
 mod query;
 mod sqlite;

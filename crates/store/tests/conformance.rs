@@ -1,0 +1,80 @@
+//! One list of tests, on every store.
+
+use std::sync::Arc;
+
+use roundel_core::Timestamp;
+use roundel_store::conformance::lists;
+use roundel_store::{
+    Answer, Boxed, Clock, Error, Listener, ManualClock, Memory, Options, Query, Request, Sqlite,
+    Store, Synchronous,
+};
+use tempfile::TempDir;
+
+const BEGIN: Timestamp = Timestamp(1_700_000_000_000_000);
+
+fn memory() -> (Arc<dyn Store>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(BEGIN));
+    (Arc::new(Memory::new(clock.clone())), clock)
+}
+
+fn sqlite() -> (Arc<dyn Store>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(BEGIN));
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options {
+        clock: clock.clone(),
+        synchronous: Synchronous::Normal,
+        ..Options::default()
+    };
+    let store = Sqlite::open(&folder.path().join("runs.db"), options).expect("a file");
+    (
+        Arc::new(InFolder {
+            store,
+            _folder: folder,
+        }),
+        clock,
+    )
+}
+
+/// A store whose file goes when it goes.
+struct InFolder {
+    store: Sqlite,
+    _folder: TempDir,
+}
+
+impl Store for InFolder {
+    fn submit(&self, requests: Vec<Request>) {
+        self.store.submit(requests);
+    }
+
+    fn read(&self, query: Query) -> Boxed<'_, Result<Answer, Error>> {
+        self.store.read(query)
+    }
+
+    fn clock(&self) -> &Arc<dyn Clock> {
+        self.store.clock()
+    }
+
+    fn listen(&self, listener: Arc<dyn Listener>) {
+        self.store.listen(listener);
+    }
+
+    fn watch_closely(&self, closely: bool) {
+        self.store.watch_closely(closely);
+    }
+
+    fn close(&self) {
+        self.store.close();
+    }
+}
+
+#[test]
+fn memory_answers_and_keeps_the_same_in_batches() {
+    let (first, count) = lists::count_from_environment();
+    lists::play(&memory, first, count);
+}
+
+#[test]
+fn sqlite_answers_and_keeps_what_memory_does() {
+    let (first, count) = lists::count_from_environment();
+    lists::play(&sqlite, first, count);
+}
