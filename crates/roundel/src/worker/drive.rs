@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use roundel_core::{
-    Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState, Start, Started,
-    Then, Timestamp,
+    Claimed, Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState, Start,
+    Started, Then, Timestamp,
 };
 use roundel_store::{Answer, Ask, Error, Query};
 use tokio::sync::oneshot;
@@ -26,13 +26,21 @@ enum After {
     Gone,
 }
 
+/// Why what is in memory is of no use any more.
+enum Lost {
+    /// The lease is said to be gone.
+    Lease,
+    /// It was claimed again, at another place in its journal.
+    Place(Box<Claimed>),
+}
+
 impl Worker {
     pub(super) async fn drive(self: Arc<Self>, mut live: Box<LiveRun>, port: Arc<Port>) {
         let run = live.run();
         loop {
-            if !self.take_notes(&mut live, &port) {
+            if let Some(lost) = self.take_notes(&mut live, &port) {
                 drop(live);
-                self.forget(run);
+                self.lost(run, lost).await;
                 return;
             }
             let after = match live.turn(self.store().now()) {
@@ -59,17 +67,54 @@ impl Worker {
         }
     }
 
-    /// Hands what came meanwhile to the run. Returns whether it is still this worker's.
-    fn take_notes(&self, live: &mut LiveRun, port: &Port) -> bool {
+    /// Hands what came meanwhile to the run; says if what is in memory is of no use any more.
+    fn take_notes(&self, live: &mut LiveRun, port: &Port) -> Option<Lost> {
+        let mut lost = None;
         for note in port.take() {
             match note {
                 Note::Mail(delivery) => live.deliver(delivery),
                 Note::Cancel => live.cancel(self.store().now(), false),
-                Note::Claimed(claimed) if live.is_current(&claimed) => live.reclaimed(*claimed),
-                Note::Lost | Note::Claimed(_) => return false,
+                Note::Lost => lost = lost.or(Some(Lost::Lease)),
+                Note::Claimed(claimed) if live.is_current(&claimed) => {
+                    live.reclaimed(*claimed);
+                    lost = None;
+                }
+                Note::Claimed(claimed) => lost = Some(Lost::Place(claimed)),
             }
         }
-        true
+        lost
+    }
+
+    /// What was in memory is gone; if the lease is not, the run goes on from its journal.
+    async fn lost(self: &Arc<Self>, run: RunId, lost: Lost) {
+        match lost {
+            Lost::Lease if self.is_stopping() => self.forget(run),
+            Lost::Lease => {
+                self.give_back(run).await;
+                self.forget(run);
+            }
+            Lost::Place(claimed) => {
+                self.forget(run);
+                self.adopt(*claimed);
+            }
+        }
+    }
+
+    /// Gives a lease back, if there is one, so that the run goes on from its journal at once.
+    async fn give_back(&self, run: RunId) {
+        let release = roundel_core::Release {
+            worker: self.id,
+            runs: vec![run],
+            leave: false,
+        };
+        let ask = || Ask::Op(Op::Release(release.clone()));
+        while let Err((Error::Unknown(_), _)) = self.insist(ask()).await {
+            let until = self.store().now().after(Duration::from_millis(5));
+            self.store().clock().sleep_until(until).await;
+        }
+        // What else a lost answer may have leased comes back when those leases end: a claim says
+        // when that is.
+        self.claim_at(Timestamp(0));
     }
 
     /// Asks until the store says yes or no: its troubles are not the run's.
@@ -153,13 +198,10 @@ impl Worker {
     }
 
     /// The run waits: it stays in memory, without a task, unless it was claimed again already.
-    fn suspended(&self, mut live: Box<LiveRun>, port: &Port) -> After {
+    fn suspended(&self, live: Box<LiveRun>, port: &Port) -> After {
         let mut ports = self.ports();
-        for note in port.take() {
-            if let Note::Claimed(claimed) = note {
-                live.reclaimed(*claimed);
-                return After::Mine(live);
-            }
+        if port.is_claimed() {
+            return After::Mine(live);
         }
         self.leave(&mut ports, live.run());
         let displaced = self.cache().put(live);
@@ -202,27 +244,12 @@ impl Worker {
             }
             Error::Unknown(_) => {
                 // Whatever was committed, the journal knows: begin from there, at once.
-                let release = roundel_core::Release {
-                    worker: self.id,
-                    runs: vec![run],
-                    leave: false,
-                };
-                let _ = self.insist(Ask::Op(Op::Release(release))).await;
+                self.give_back(run).await;
             }
             Error::Unavailable(_) | Error::Unusable(_) | Error::Closed => {}
         }
         drop(live);
-        let again = self
-            .ports()
-            .get(&run)
-            .map(|port| port.take())
-            .unwrap_or_default();
         self.forget(run);
-        for note in again {
-            if let Note::Claimed(claimed) = note {
-                self.adopt(*claimed);
-            }
-        }
         After::Gone
     }
 
@@ -259,7 +286,7 @@ impl Worker {
         }
     }
 
-    async fn read_state(&self, mut live: Box<LiveRun>, call: u32) -> After {
+    async fn read_state(self: &Arc<Self>, mut live: Box<LiveRun>, call: u32) -> After {
         let answer = self.store().read(Query::State(live.run())).await;
         match answer {
             Ok(Answer::State(state)) => {
@@ -353,7 +380,11 @@ impl Worker {
             Ok((Reply::Started(started), ask)) => (started, ask),
             Ok(_) => unreachable!("a start answers with what it started"),
             Err((error, _)) => {
+                let unknown = matches!(error, Error::Unknown(_));
                 let _ = answer.send(Err(error));
+                if unknown {
+                    self.give_back(run).await;
+                }
                 self.forget(run);
                 return After::Gone;
             }

@@ -56,7 +56,7 @@ pub(crate) struct Worker {
     emptied: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) rests: Arc<Rests>,
-    runtime: tokio::runtime::Handle,
+    pub(crate) runtime: tokio::runtime::Handle,
 }
 
 /// How a run that is being driven is reached.
@@ -90,6 +90,15 @@ impl Port {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .push(note);
         self.flag.wake_by_ref();
+    }
+
+    /// Was the run claimed, and its task has not taken it up?
+    fn is_claimed(&self) -> bool {
+        let notes = self
+            .notes
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        notes.iter().any(|note| matches!(note, Note::Claimed(_)))
     }
 
     fn take(&self) -> Vec<Note> {
@@ -323,10 +332,26 @@ impl Worker {
         }
     }
 
-    /// The run is no longer driven here.
-    fn forget(&self, run: RunId) {
+    /// The run is no longer driven here. If it was claimed meanwhile, it is again.
+    fn forget(self: &Arc<Self>, run: RunId) {
         let mut ports = self.ports();
+        let notes = ports.get(&run).map(|port| port.take());
         self.leave(&mut ports, run);
+        drop(ports);
+        let mut notes = notes.unwrap_or_default();
+        let Some(last) = notes
+            .iter()
+            .rposition(|note| matches!(note, Note::Claimed(_)))
+        else {
+            return;
+        };
+        let later = notes.split_off(last + 1);
+        if let Some(Note::Claimed(claimed)) = notes.pop() {
+            self.adopt(*claimed);
+        }
+        if let Some(port) = self.ports().get(&run) {
+            later.into_iter().for_each(|note| port.post(note));
+        }
     }
 
     /// One run less is driven here: there is room for another.
