@@ -16,7 +16,7 @@ use roundel_core::{
     Cancel, Cancelled, Claimant, Delete, Entry, Name, Offer, Op, Patch, Patched, Payload, Reply,
     Resume, RunId, Signal as SignalOp, decode_entries,
 };
-use roundel_store::{Answer, Ask, Page, Query, RunFilter, RunView, Stats};
+use roundel_store::{Answer, Answered, Ask, Page, Query, RunFilter, RunView, Stats};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -352,11 +352,7 @@ impl Client {
         let asks = ops.into_iter().map(Ask::Op).collect();
         let mut replies = Vec::new();
         for receiver in self.inner.post.ask_all(asks) {
-            let answer = self.inner.in_time(receiver).await;
-            replies.push(answer.and_then(|answered| {
-                let reply = answered.result?;
-                Ok(self.inner.adopt(reply))
-            }));
+            replies.push(self.inner.reply(receiver).await);
         }
         replies
     }
@@ -371,7 +367,10 @@ impl Inner {
         })
     }
 
-    async fn in_time<T>(&self, receiver: oneshot::Receiver<T>) -> Result<T, Error> {
+    async fn in_time<T>(
+        &self,
+        receiver: impl Future<Output = Result<T, oneshot::error::RecvError>>,
+    ) -> Result<T, Error> {
         match tokio::time::timeout(self.answer_within, receiver).await {
             Ok(Ok(answered)) => Ok(answered),
             Ok(Err(_)) => Err(Error::Closed),
@@ -389,24 +388,23 @@ impl Inner {
             .ask_all(vec![Ask::Op(op)])
             .pop()
             .expect("one answer");
-        let reply = self.in_time(receiver).await?.result?;
-        Ok(self.adopt(reply))
+        self.reply(receiver).await
     }
 
-    /// Takes over the runs that came with a reply.
-    fn adopt(&self, mut reply: Reply) -> Reply {
+    /// The reply, if it comes in time; with the runs that came with it taken over.
+    async fn reply(&self, receiver: oneshot::Receiver<Answered>) -> Result<Reply, Error> {
+        let mut coming = Coming {
+            worker: self.worker.as_ref(),
+            receiver: Some(receiver),
+        };
+        let receiver = coming.receiver.as_mut().expect("just put there");
+        let answered = self.in_time(receiver).await?;
+        coming.receiver = None;
+        let mut reply = answered.result?;
         if let Some(worker) = &self.worker {
-            match &mut reply {
-                Reply::Sent(_, claimed) | Reply::Cancelled(_, claimed) => {
-                    worker.adopt_all(std::mem::take(claimed));
-                }
-                Reply::Started(started) => {
-                    worker.adopt_all(std::mem::take(&mut started.claimed));
-                }
-                _ => {}
-            }
+            take_over(worker, &mut reply);
         }
-        reply
+        Ok(reply)
     }
 
     async fn read(&self, query: Query) -> Result<Answer, Error> {
@@ -417,5 +415,41 @@ impl Inner {
                 "the database did not answer in time".into(),
             )),
         }
+    }
+}
+
+/// A reply that is on its way. If nobody waits for it any more, the runs that come with it are
+/// taken over all the same, or they would stand still until their leases end.
+struct Coming<'a> {
+    worker: Option<&'a Arc<Worker>>,
+    receiver: Option<oneshot::Receiver<Answered>>,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        let (Some(worker), Some(receiver)) = (self.worker, self.receiver.take()) else {
+            return;
+        };
+        let worker = worker.clone();
+        worker.runtime.clone().spawn(async move {
+            if let Ok(Answered {
+                result: Ok(mut reply),
+                ..
+            }) = receiver.await
+            {
+                take_over(&worker, &mut reply);
+            }
+        });
+    }
+}
+
+/// Takes over the runs that came with a reply.
+fn take_over(worker: &Arc<Worker>, reply: &mut Reply) {
+    match reply {
+        Reply::Sent(_, claimed) | Reply::Cancelled(_, claimed) => {
+            worker.adopt_all(std::mem::take(claimed));
+        }
+        Reply::Started(started) => worker.adopt_all(std::mem::take(&mut started.claimed)),
+        _ => {}
     }
 }
