@@ -1,6 +1,7 @@
 //! A run, from outside: waiting for its result, whichever process works on it.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use roundel_core::{Outcome, RunId, RunState, Target};
 use roundel_store::{Answer, Query};
@@ -10,6 +11,9 @@ use super::{Client, Inner};
 use crate::Error;
 use crate::cx::decode;
 use crate::rests::{Rest, Resting};
+
+/// How long a lost hint can delay a result.
+const SWEEP: Duration = Duration::from_secs(30);
 
 /// A run, to wait for its result.
 pub struct Handle<O> {
@@ -75,7 +79,14 @@ impl<O: DeserializeOwned> Handle<O> {
         }
         let rest = loop {
             let resting = self.rest.as_mut().expect("just made");
-            if let Some(rest) = resting.next().await {
+            let store = inner.post.store();
+            let sweep = store.now().after(SWEEP);
+            let rest = tokio::select! {
+                biased;
+                rest = resting.next() => rest,
+                () = store.clock().sleep_until(sweep) => None,
+            };
+            if let Some(rest) = rest {
                 break rest;
             }
             if let Some(rest) = look(inner, self.run).await? {
