@@ -7,9 +7,8 @@ use roundel_core::{
     Call, Claimed, Class, Entry, Failure, Outcome, Payload, RunState, Then, Timestamp,
 };
 
-use super::draft::Draft;
 use super::replay::Journal;
-use super::{Driver, LiveRun, Turn};
+use super::{Driver, LiveRun, POLLS, Turn};
 use crate::cx::shared::RunInfo;
 
 pub(super) struct Cancelling {
@@ -23,6 +22,7 @@ impl LiveRun {
     pub(crate) fn cancel(&mut self, now: Timestamp, seen: bool) {
         if self.cancelling.is_none() {
             self.cancelling = Some(Cancelling { since: now, seen });
+            self.discard();
             self.shared.lock().cancel();
             self.flag.wake_by_ref();
         }
@@ -69,18 +69,16 @@ impl LiveRun {
         let cancelling = self.cancelling.as_ref().expect("it was asked to end");
         let (until, seen) = (cancelling.since.after(self.driver.grace), cancelling.seen);
         if self.future.is_some() {
-            while self.poll() {
-                if !self.flag.is_raised() {
-                    break;
-                }
+            let quiet = (0..POLLS).any(|_| !self.poll());
+            if !quiet && now < until {
+                return Turn::Yield;
             }
             if self.future.is_some() && self.shared.lock().running > 0 && now < until {
                 return Turn::Wait(Some(until));
             }
             self.let_go();
-            self.draft = Draft::default();
-            self.timers.clear();
         }
+        self.timers.clear();
         while let Some(delivery) = self.inbox.pop_front() {
             self.take_delivery(delivery);
         }

@@ -26,6 +26,10 @@ pub(super) struct Draft {
     pub(super) starts: Vec<u32>,
     /// Children that exist once the round is committed.
     pub(super) children: Vec<(u32, RunId)>,
+    /// Children whose end this round takes up.
+    pub(super) ended: Vec<(u32, (RunId, bool))>,
+    /// Waits that this round ends.
+    pub(super) lifted: Vec<(u32, (Name, bool))>,
     pub(super) continue_input: Option<Payload>,
 }
 
@@ -209,12 +213,7 @@ impl LiveRun {
         self.timers.retain(|(_, of, _)| *of != call);
         self.draft.starts.retain(|start| *start != call);
         match &slot.what {
-            Call::Wait { signal, .. } => {
-                if let Some((_, true)) = self.waits.remove(&call) {
-                    self.draft.gates.push(signal.clone());
-                }
-                self.draft.closed.push((signal.clone(), call));
-            }
+            Call::Wait { .. } => self.close_wait(call),
             Call::Child { run, .. } => match self.children.get_mut(&call) {
                 Some((_, asked)) => {
                     *asked = true;
@@ -223,6 +222,44 @@ impl LiveRun {
                 None => self.draft.cancels.push(*run),
             },
             _ => {}
+        }
+    }
+
+    /// Nobody waits in this call any more. A wait that the database does not know yet is not told
+    /// to it at all.
+    pub(super) fn close_wait(&mut self, call: u32) {
+        let Some((signal, offerable)) = self.waits.remove(&call) else {
+            return;
+        };
+        let opened = self.draft.opened.len();
+        self.draft.opened.retain(|open| open.call != call);
+        if self.draft.opened.len() < opened {
+            return;
+        }
+        if offerable {
+            self.draft.gates.push(signal.clone());
+        }
+        self.draft.closed.push((signal.clone(), call));
+        self.draft.lifted.push((call, (signal, offerable)));
+    }
+
+    /// What was not committed has not happened: back to where the journal ends, as far as that
+    /// matters to a run whose function is gone.
+    pub(super) fn discard(&mut self) {
+        let draft = std::mem::take(&mut self.draft);
+        self.step_entry = None;
+        for open in &draft.opened {
+            self.waits.remove(&open.call);
+        }
+        self.waits.extend(draft.lifted);
+        for consumed in &draft.consumed {
+            if let Consumed::Mail(number) = consumed {
+                self.seen_mail.remove(number);
+            }
+        }
+        self.children.extend(draft.ended);
+        for (_, asked) in self.children.values_mut() {
+            *asked = false;
         }
     }
 
@@ -388,11 +425,8 @@ impl LiveRun {
                 let Call::Wait { signal, .. } = what else {
                     return true;
                 };
-                if let Some((_, true)) = self.waits.remove(&call) {
-                    self.draft.gates.push(signal.clone());
-                }
+                self.close_wait(call);
                 let message = format!("no signal `{signal}` came in time");
-                self.draft.closed.push((signal, call));
                 let failure = Failure::business(message).with_code("timed_out");
                 self.complete(call, Outcome::Failure(Box::new(failure)));
             }

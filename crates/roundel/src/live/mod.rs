@@ -360,12 +360,8 @@ impl LiveRun {
 
     /// Nobody waits for signals any more.
     fn close_waits(&mut self) {
-        for (call, (signal, offerable)) in std::mem::take(&mut self.waits) {
-            if offerable {
-                self.draft.gates.push(signal.clone());
-            }
-            self.draft.closed.push((signal, call));
-        }
+        let open: Vec<u32> = self.waits.keys().copied().collect();
+        open.into_iter().for_each(|call| self.close_wait(call));
     }
 
     /// An operator must look. What this turn brought is not recorded, so that it happens again
@@ -447,8 +443,9 @@ impl LiveRun {
             if !self.seen_mail.insert(number) {
                 return;
             }
-            self.children.remove(&call);
         }
+        let child = self.children.remove(&call);
+        self.draft.ended.extend(child.map(|child| (call, child)));
         let mut inner = self.shared.lock();
         let waits = inner
             .calls
@@ -459,13 +456,17 @@ impl LiveRun {
             inner.complete(call, delivery.body.clone());
         }
         drop(inner);
-        if waits {
+        // A child that nobody waits for is over too, or replay would wait for it for ever.
+        if waits || child.is_some() {
             self.draft.entries.push(Entry::Done {
                 call,
                 outcome: delivery.body,
             });
+        }
+        if waits {
             self.timers.retain(|(_, of, _)| *of != call);
-            self.waits.remove(&call);
+            let wait = self.waits.remove(&call);
+            self.draft.lifted.extend(wait.map(|wait| (call, wait)));
         }
         match delivery.source {
             Source::Mail(number) => self
