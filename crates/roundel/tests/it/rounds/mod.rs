@@ -1,3 +1,4 @@
 //! Rounds, leases, journal, replay (RO).
 
-mod first;
+mod commits;
+pub mod sound;
