@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use roundel_bench::{limit, w1};
+use roundel_bench::{idle, limit, w1};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Runs of five effects: latency one at a time, throughput with many in flight.
     W1(W1),
+    /// What an engine costs that has nothing to do.
+    Idle(Idle),
     /// What one durable SQLite writer does on this machine when nothing decides.
     Limit(Limit),
 }
@@ -46,6 +48,18 @@ pub(crate) struct Limit {
 }
 
 #[derive(Args)]
+pub(crate) struct Idle {
+    /// Seconds to measure.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Runs asleep meanwhile.
+    #[arg(long, default_value_t = 1000)]
+    sleeping: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
 struct Output {
     /// The folder for the files, on the disk to be measured.
     #[arg(long, default_value = ".")]
@@ -58,6 +72,7 @@ struct Output {
 pub(crate) async fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
     match command {
         Command::W1(args) => run_w1(args).await,
+        Command::Idle(args) => run_idle(&args).await,
         Command::Limit(args) => run_limit(&args),
     }
 }
@@ -124,6 +139,18 @@ async fn run_w1(args: W1) -> Result<(), Box<dyn std::error::Error>> {
             figures.added_memory_mb.unwrap_or(0.0)
         );
     }
+    Ok(())
+}
+
+async fn run_idle(args: &Idle) -> Result<(), Box<dyn std::error::Error>> {
+    let time = Duration::from_secs(args.seconds.max(1));
+    let figures = idle::measure(&args.output.dir, args.sleeping, time).await?;
+    if args.output.json {
+        println!("{}", serde_json::to_string(&figures)?);
+        return Ok(());
+    }
+    println!("an engine with {} runs asleep", figures.sleeping);
+    println!("  processor time, ms per second         {:>14.2}", figures.cpu_ms_per_second);
     Ok(())
 }
 

@@ -1,0 +1,62 @@
+//! What an engine costs that has nothing to do: processor time, with runs asleep in its file.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use roundel::{Cx, Engine, Result as RunResult, Workflow};
+use serde::Serialize;
+
+const SLEEPY: Workflow<(), ()> = Workflow::named("bench-sleepy");
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Always `idle`.
+    pub workload: &'static str,
+    /// Runs asleep.
+    pub sleeping: u64,
+    /// How long.
+    pub seconds: f64,
+    /// Processor time used, in milliseconds for each second, by all threads.
+    pub cpu_ms_per_second: f64,
+}
+
+async fn sleepy(cx: Cx, (): ()) -> RunResult<()> {
+    cx.sleep(Duration::from_secs(30 * 24 * 3600)).await;
+    Ok(())
+}
+
+/// Measures an idle engine for so long.
+///
+/// # Errors
+/// When the folder or the database cannot be used.
+pub async fn measure(
+    dir: &Path,
+    sleeping: u64,
+    time: Duration,
+) -> Result<Figures, crate::w1::Error> {
+    let folder = tempfile::Builder::new().prefix("idle-").tempdir_in(dir)?;
+    let engine =
+        Engine::open(folder.path().join("idle.db")).register(SLEEPY, sleepy).start().await?;
+    for _ in 0..sleeping {
+        engine.start(SLEEPY, &()).await?;
+    }
+    // The log is moved into the database a moment after the last commit; that is not idling.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (begin, before) = (Instant::now(), processor_ms());
+    tokio::time::sleep(time).await;
+    let seconds = begin.elapsed().as_secs_f64();
+    let cpu_ms_per_second = (processor_ms() - before) / seconds;
+    engine.shutdown().await;
+    Ok(Figures { workload: "idle", sleeping, seconds, cpu_ms_per_second })
+}
+
+/// Processor time of all threads, where the system says it.
+fn processor_ms() -> f64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
+    let on_cpu = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    tasks.flatten().filter_map(on_cpu).sum::<f64>() / 1e6
+}
