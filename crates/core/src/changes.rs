@@ -30,6 +30,16 @@ pub enum RunChange {
     },
 }
 
+impl RunChange {
+    /// The run as it is now.
+    #[must_use]
+    pub fn row(&self) -> &RunRow {
+        match self {
+            RunChange::Insert(row) | RunChange::Update { row, .. } => row,
+        }
+    }
+}
+
 /// Everything to write in one transaction, in this order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {

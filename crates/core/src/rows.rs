@@ -155,6 +155,8 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
 struct Runs {
     slots: FxHashMap<RunId, RunSlot>,
     changed: Vec<RunId>,
+    /// How many were left when some were last forgotten.
+    kept: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -277,16 +279,22 @@ impl Rows {
             .filter_map(|slot| slot.row.as_ref())
     }
 
-    /// Forgets runs that nobody has leased, when there are more than `keep` of them.
+    /// Forgets runs that nobody has leased, when there are more than `keep` of them, and twice as
+    /// many as the last time: looking at all of them takes its time.
     pub fn forget_runs(&mut self, keep: usize) {
-        if self.runs.slots.len() > keep {
-            let owned =
-                |slot: &mut RunSlot| slot.row.as_ref().is_some_and(|run| run.owner.is_some());
-            self.runs.slots.retain(|_, slot| owned(slot));
-            if self.runs.slots.len() > keep * 4 {
-                self.runs.slots.clear();
-            }
+        if self.runs.slots.len() <= keep.max(self.runs.kept * 2) {
+            return;
         }
+        let owned = |slot: &mut RunSlot| slot.row.as_ref().is_some_and(|run| run.owner.is_some());
+        self.runs.slots.retain(|_, slot| owned(slot));
+        self.runs.kept = self.runs.slots.len();
+    }
+
+    /// Forgets one run: it ended, and will hardly be asked for again.
+    pub fn forget_run(&mut self, id: RunId) {
+        let slot = self.runs.slots.remove(&id);
+        let written = slot.is_none_or(|slot| !slot.changed);
+        assert!(written, "run {id} is forgotten with changes");
     }
 
     /// Forgets everything that is not asked for in almost every commit.

@@ -81,9 +81,13 @@ impl Tx {
     /// When the statement fails; the step may go on, what it did before stays.
     pub async fn execute(&self, sql: &str, params: impl Params) -> Result<u64, TxError> {
         let values = params.into_values();
-        let changed = self.statement(sql, &values, |statement| {
+        let rows = self.statement(sql, &values, |connection, statement| {
             if statement.column_count() == 0 {
-                return statement.raw_execute().map_err(TxError::from);
+                let before = connection.total_changes();
+                let rows = statement.raw_execute()?;
+                // A statement that is not about rows leaves the count of the one before it.
+                let none = connection.total_changes() == before;
+                return Ok(if none { 0 } else { rows });
             }
             let mut count = 0;
             let mut rows = statement.raw_query();
@@ -92,7 +96,7 @@ impl Tx {
             }
             Ok(count)
         })?;
-        Ok(changed as u64)
+        Ok(rows as u64)
     }
 
     /// All rows of a query.
@@ -101,7 +105,7 @@ impl Tx {
     /// When the query fails.
     pub async fn query(&self, sql: &str, params: impl Params) -> Result<Vec<Row>, TxError> {
         let values = params.into_values();
-        self.statement(sql, &values, |statement| value::read_all(statement))
+        self.statement(sql, &values, |_, statement| value::read_all(statement))
     }
 
     /// The only row of a query.
@@ -162,12 +166,12 @@ impl Tx {
         &self,
         sql: &str,
         values: &[Value],
-        f: impl FnOnce(&mut CachedStatement<'_>) -> Result<T, TxError>,
+        f: impl FnOnce(&Connection, &mut CachedStatement<'_>) -> Result<T, TxError>,
     ) -> Result<T, TxError> {
         let connection = self.connection()?;
         let mut statement = connection.prepare_cached(sql)?;
         value::bind(&mut statement, values)?;
-        f(&mut statement)
+        f(&connection, &mut statement)
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use roundel_core::{
-    Hint, Need, Op, Refusal, Reply, Rows, Stage, Timestamp, decide, may_step, needs,
+    Hint, Need, Op, Refusal, Reply, Rows, RunChange, RunId, Stage, Timestamp, decide, may_step,
+    needs,
 };
-use rusqlite::{Connection, Statement};
+use rusqlite::{Connection, PrepFlags, Statement};
 
 use super::load::{Loads, is_search};
 use super::queue::Item;
@@ -37,6 +38,8 @@ pub(super) struct Session<'c> {
     /// Something was written in this transaction.
     written: bool,
     needs: Vec<Need>,
+    /// Runs that ended in this transaction.
+    ended: Vec<RunId>,
 }
 
 /// The statements that begin and end transactions.
@@ -50,16 +53,23 @@ struct Control<'c> {
     version: Statement<'c>,
 }
 
+/// A statement that lives as long as its connection: it stays out of the memory that statements
+/// use while they run.
+pub(super) fn keep<'c>(connection: &'c Connection, sql: &str) -> rusqlite::Result<Statement<'c>> {
+    connection.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)
+}
+
 impl<'c> Control<'c> {
     fn new(connection: &'c Connection) -> rusqlite::Result<Control<'c>> {
+        let prepare = |sql| keep(connection, sql);
         Ok(Control {
-            begin: connection.prepare("BEGIN IMMEDIATE")?,
-            commit: connection.prepare("COMMIT")?,
-            rollback: connection.prepare("ROLLBACK")?,
-            savepoint: connection.prepare("SAVEPOINT roundel_step")?,
-            undo: connection.prepare("ROLLBACK TO roundel_step")?,
-            release: connection.prepare("RELEASE roundel_step")?,
-            version: connection.prepare("PRAGMA data_version")?,
+            begin: prepare("BEGIN IMMEDIATE")?,
+            commit: prepare("COMMIT")?,
+            rollback: prepare("ROLLBACK")?,
+            savepoint: prepare("SAVEPOINT roundel_step")?,
+            undo: prepare("ROLLBACK TO roundel_step")?,
+            release: prepare("RELEASE roundel_step")?,
+            version: prepare("PRAGMA data_version")?,
         })
     }
 }
@@ -81,6 +91,7 @@ impl<'c> Session<'c> {
             decided: false,
             written: false,
             needs: Vec::new(),
+            ended: Vec::new(),
         })
     }
 
@@ -139,6 +150,9 @@ impl<'c> Session<'c> {
 
     /// The transaction is over and the rows in memory are what the file has.
     pub(super) fn finish(&mut self) -> Vec<Hint> {
+        for run in self.ended.drain(..) {
+            self.rows.forget_run(run);
+        }
         self.rows.forget_rest();
         self.rows.forget_runs(RUNS_KEPT);
         self.loads.forget();
@@ -162,6 +176,7 @@ impl<'c> Session<'c> {
         self.loads.forget();
         self.version = None;
         self.decided = false;
+        self.ended.clear();
     }
 
     fn one(&mut self, item: &mut Item, place: usize) -> Result<(), Trouble> {
@@ -208,10 +223,16 @@ impl<'c> Session<'c> {
         if !std::mem::take(&mut self.decided) {
             return Ok(());
         }
-        let changes = self.rows.take_changes();
+        let mut changes = self.rows.take_changes();
         if !changes.is_empty() {
             self.written = true;
+            // Neighbours lie on the same pages.
+            changes.runs.sort_by_key(|change| change.row().id);
+            changes.journal.sort_by_key(|row| row.run);
             self.writes.all(&changes, &self.rows)?;
+            let ended = changes.runs.iter().map(RunChange::row);
+            let ended = ended.filter(|row| row.state.has_ended());
+            self.ended.extend(ended.map(|row| row.id));
         }
         Ok(())
     }

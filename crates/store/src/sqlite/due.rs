@@ -4,6 +4,7 @@
 use roundel_core::{LaneId, RunId, Timestamp, limits};
 use rusqlite::{Connection, OptionalExtension, Result, Statement};
 
+use super::batch::keep;
 use super::columns;
 use crate::turns::Turns;
 
@@ -56,9 +57,9 @@ enum Part {
 impl<'c> Due<'c> {
     pub(super) fn new(connection: &'c Connection, now: Timestamp) -> Result<Due<'c>> {
         Ok(Due {
-            priority: connection.prepare(PRIORITY)?,
-            due: connection.prepare(DUE)?,
-            next: connection.prepare(NEXT)?,
+            priority: keep(connection, PRIORITY)?,
+            due: keep(connection, DUE)?,
+            next: keep(connection, NEXT)?,
             turns: Turns::default(),
             too_long: too_long(connection, now)?,
         })

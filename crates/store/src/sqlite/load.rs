@@ -9,6 +9,7 @@ use roundel_core::{
 };
 use rusqlite::{Connection, OptionalExtension, Result, Statement};
 
+use super::batch::keep;
 use super::columns::{self, number, run_columns};
 use super::due::Due;
 
@@ -84,7 +85,7 @@ pub(super) fn is_search(need: &Need) -> bool {
 
 impl<'c> Loads<'c> {
     pub(super) fn new(connection: &'c Connection, now: Timestamp) -> Result<Loads<'c>> {
-        let prepare = |sql| connection.prepare(sql);
+        let prepare = |sql| keep(connection, sql);
         Ok(Loads {
             lanes: prepare(LANES)?,
             run: prepare(RUN)?,

@@ -50,6 +50,8 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// What a commit waits for.
     pub synchronous: Synchronous,
+    /// The file grows no larger; what does not fit is unavailable until there is room again.
+    pub max_bytes: Option<u64>,
     /// Also opens a file on a network file system, where two processes would corrupt it.
     pub allow_network_fs: bool,
 }
@@ -72,6 +74,7 @@ impl Default for Options {
             answer_within: Duration::from_secs(30),
             busy_timeout: Duration::from_secs(5),
             synchronous: Synchronous::Full,
+            max_bytes: None,
             allow_network_fs: false,
         }
     }
@@ -84,6 +87,7 @@ impl std::fmt::Debug for Options {
             .field("answer_within", &self.answer_within)
             .field("busy_timeout", &self.busy_timeout)
             .field("synchronous", &self.synchronous)
+            .field("max_bytes", &self.max_bytes)
             .field("allow_network_fs", &self.allow_network_fs)
             .finish_non_exhaustive()
     }

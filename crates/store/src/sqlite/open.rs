@@ -23,8 +23,12 @@ const APPLICATION_ID: i64 = 0x526E_646C;
 const CHECKPOINT_PAGES: i64 = 4_000;
 /// Bytes to which a longer log file is cut when it begins anew.
 const LOG_BYTES: i64 = 64 << 20;
-/// Kilobytes of pages that the writer keeps.
-const WRITER_CACHE: i64 = 32 << 10;
+/// Kilobytes of pages that the writer keeps. More costs time: after every commit in which a page was
+/// split, SQLite walks through all of them.
+const WRITER_CACHE: i64 = 8 << 10;
+
+/// Rows of processes, beyond which old ones are removed.
+const COMMITTERS: i64 = 64;
 
 /// Refuses a library that can corrupt the file.
 pub(super) fn check_library(version: i32) -> Result<(), Error> {
@@ -68,7 +72,20 @@ pub(super) fn prepare(path: &Path, options: &Options) -> Result<(Connection, Ide
         sign(&connection).map_err(|error| failed(path, &error))?;
     }
     migrate::apply(&connection).map_err(|error| failed(path, &error))?;
+    forget_committers(&connection, options).map_err(|error| failed(path, &error))?;
     Ok((connection, Identity::of(&found)))
+}
+
+/// Every process leaves a row behind; those that have long been gone are removed now and then.
+fn forget_committers(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM roundel_committer";
+    let known: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    if known > COMMITTERS {
+        let day = 24 * 3600 * 1_000_000;
+        let before = options.clock.now().0.saturating_sub(day);
+        connection.execute("DELETE FROM roundel_committer WHERE at < ?1", [before])?;
+    }
+    Ok(())
 }
 
 fn unusable(path: &Path, what: &str, error: &std::io::Error) -> Error {
@@ -181,7 +198,9 @@ fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connectio
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags);
     let connection = connection.map_err(|error| failed(path, &error))?;
-    let timeout = connection.busy_timeout(options.busy_timeout);
+    // With the tries of the writer, all of them end before those who wait are told to give up.
+    let timeout = options.busy_timeout.min(options.answer_within / 5);
+    let timeout = connection.busy_timeout(timeout);
     timeout.map_err(|error| failed(path, &error))?;
     Ok(connection)
 }
@@ -214,6 +233,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Error
     let mut connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let set = settle(&connection, options)
         .and_then(|()| connection.pragma_update(None, "cache_size", -WRITER_CACHE))
+        .and_then(|()| limit_size(&connection, options))
         .and_then(|()| guard::install(&mut connection));
     set.map_err(|error| failed(path, &error))?;
     assert_settings(&connection, path, options)?;
@@ -228,6 +248,14 @@ pub(super) fn reader(path: &Path, options: &Options) -> Result<Connection, Error
     set.map_err(|error| failed(path, &error))?;
     assert_settings(&connection, path, options)?;
     Ok(connection)
+}
+
+fn limit_size(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
+    let Some(most) = options.max_bytes else {
+        return Ok(());
+    };
+    let pages = i64::try_from(most).unwrap_or(i64::MAX) / pragma(connection, "page_size")?;
+    connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))
 }
 
 fn settle(connection: &Connection, options: &Options) -> rusqlite::Result<()> {

@@ -12,6 +12,8 @@ pub(super) enum Trouble {
     Broken(String),
     /// A statement failed for a reason of its own: find out whose it was.
     Culprit(String),
+    /// Something panicked: find out whose it was.
+    Panic(String),
     /// The step of this request ended the transaction.
     Ended(usize),
     /// The commit failed in a way that leaves its outcome open.

@@ -8,6 +8,7 @@ use roundel_core::{
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Result, Statement, ToSql};
 
+use super::batch::keep;
 use super::columns::{RUN_COLUMNS, cancel_number, number, run_columns};
 
 const RUN_INSERT: &str = concat!(
@@ -109,7 +110,7 @@ pub(super) struct Writes<'c> {
 
 impl<'c> Writes<'c> {
     pub(super) fn new(connection: &'c Connection) -> Result<Writes<'c>> {
-        let prepare = |sql| connection.prepare(sql);
+        let prepare = |sql| keep(connection, sql);
         Ok(Writes {
             run_insert: prepare(RUN_INSERT)?,
             run_advance: prepare(RUN_ADVANCE)?,

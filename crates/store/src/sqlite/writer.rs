@@ -96,8 +96,10 @@ impl Writer {
             Ok(session) => session,
             Err(error) => {
                 self.refuse_all(&Error::Unavailable(error.to_string()));
-                std::thread::sleep(REOPEN);
-                return Exit::Reopen(doubt);
+                return match self.shared.queue.wait(Some(REOPEN)) {
+                    Woken::Closed => Exit::Closed,
+                    Woken::Work | Woken::Idle => Exit::Reopen(doubt),
+                };
             }
         };
         if let Some(doubt) = doubt {
@@ -123,7 +125,7 @@ impl Writer {
                     continue;
                 }
                 Ok(Err((trouble, hints))) => (trouble, hints),
-                Err(panic) => (Trouble::Culprit(panic_message(&*panic)), Vec::new()),
+                Err(panic) => (Trouble::Panic(panic_message(&*panic)), Vec::new()),
             };
             let good = session.rollback();
             if let Some(exit) = self.handle(batch, trouble, good) {
@@ -163,7 +165,7 @@ impl Writer {
         grow: bool,
     ) -> Result<Vec<Hint>, (Trouble, Vec<Hint>)> {
         let none = |trouble: Trouble| (trouble, Vec::new());
-        self.begin(session).map_err(none)?;
+        self.begin(session, batch).map_err(none)?;
         self.number += 1;
         let written = self.decide(session, batch, grow).map_err(none)?;
         self.shared.count(batch);
@@ -184,18 +186,23 @@ impl Writer {
     }
 
     /// Gets the write lock, within bounds.
-    fn begin(&self, session: &mut Session<'_>) -> Result<(), Trouble> {
+    fn begin(&self, session: &mut Session<'_>, batch: &Batch) -> Result<(), Trouble> {
         let mut tries = 0;
         loop {
             match session.begin() {
                 Ok(()) => return Ok(()),
-                Err(error) if is_busy(&error) && tries < BUSY_TRIES => {
-                    tries += 1;
+                Err(error) => {
+                    if !is_busy(&error) {
+                        return Err(error.into());
+                    }
                     self.shared.counters.busy();
+                    if tries == BUSY_TRIES || self.shared.is_too_late(batch) {
+                        return Err(error.into());
+                    }
+                    tries += 1;
                     session.rollback();
                     std::thread::sleep(jitter(tries));
                 }
-                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -237,10 +244,19 @@ impl Writer {
                 trusted = false;
             }
             Trouble::Ended(place) => {
-                refuse(&mut batch[place], TxError::Refused(ENDED.into()));
+                if !refuse(&mut batch[place], TxError::Refused(ENDED.into())) {
+                    let culprit = batch.remove(place);
+                    let error = Error::Unusable("a refused step panicked".into());
+                    self.shared.answer_all(vec![culprit], &error);
+                }
                 self.again.push_front(batch);
             }
-            Trouble::Culprit(message) => self.find_culprit(batch, message),
+            Trouble::Culprit(message) => self.find_culprit(batch, Some(message)),
+            Trouble::Panic(message) if batch.len() == 1 => {
+                tracing::error!(%message, "a request panicked");
+                self.shared.answer_all(batch, &Error::Unusable(message));
+            }
+            Trouble::Panic(_) => self.find_culprit(batch, None),
             Trouble::Doubt(message) => {
                 let number = self.number;
                 return Some(Exit::Reopen(Some(Doubt {
@@ -255,18 +271,18 @@ impl Writer {
     }
 
     /// Halves the batch until the request that fails stands alone.
-    fn find_culprit(&mut self, mut batch: Batch, message: String) {
+    fn find_culprit(&mut self, mut batch: Batch, message: Option<String>) {
         if batch.len() > 1 {
             let second = batch.split_off(batch.len() / 2);
             self.again.push_front(second);
             self.again.push_front(batch);
             return;
         }
+        let message = message.unwrap_or_default();
         let step = batch
             .first()
             .is_some_and(|item| matches!(item.request.ask, Ask::Work(_)) && item.refused.is_none());
-        if step {
-            refuse(&mut batch[0], TxError::Database(message));
+        if step && refuse(&mut batch[0], TxError::Database(message.clone())) {
             self.again.push_front(batch);
             return;
         }
@@ -298,7 +314,11 @@ impl Writer {
     /// Opens the file again, for as long as it takes. None when the store was closed meanwhile.
     fn reopen(&mut self, doubt: &mut Option<Doubt>) -> Option<Connection> {
         loop {
-            let error = match open::writer(&self.shared.path, &self.shared.options) {
+            let opened = match self.shared.gone() {
+                Some(gone) => Err(Error::Unusable(gone)),
+                None => open::writer(&self.shared.path, &self.shared.options),
+            };
+            let error = match opened {
                 Ok(connection) => return Some(connection),
                 Err(error) => error,
             };
@@ -316,7 +336,7 @@ impl Writer {
                 self.refuse_all(&Error::Closed);
                 return None;
             }
-            self.refuse_all(&Error::Unavailable(error.to_string()));
+            self.refuse_all(&error);
             std::thread::sleep(REOPEN);
         }
     }
@@ -333,12 +353,13 @@ impl Writer {
 const ENDED: &str = "it ended the transaction (such as by INSERT OR ROLLBACK); \
      nothing of it was kept";
 
-/// The step is recorded as refused when its batch is decided again.
-fn refuse(item: &mut Item, error: TxError) {
+/// The step is recorded as refused when its batch is decided again. Returns whether it can be.
+fn refuse(item: &mut Item, error: TxError) -> bool {
     let Ask::Work(work) = &mut item.request.ask else {
         unreachable!("only steps run code in the transaction");
     };
-    item.refused = Some(work.refused(error));
+    item.refused = catch_unwind(AssertUnwindSafe(|| work.refused(error))).ok();
+    item.refused.is_some()
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

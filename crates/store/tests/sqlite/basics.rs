@@ -6,7 +6,10 @@ use roundel_core::{
 };
 use roundel_store::{Answer, Query, Store, ask};
 
-use crate::tools::*;
+use crate::tools::{
+    FLOW, File, LEASE, SPACE, WORKER, claimed, commit, dump, name, payload, read, register, round,
+    suspended,
+};
 
 #[test]
 fn a_run_is_started_committed_ended_and_read_back() {

@@ -1,4 +1,10 @@
 //! The SQLite store, from outside: what it keeps, what it refuses, and what it survives.
 
 mod basics;
+mod due;
+mod opening;
+mod processes;
+mod reading;
+mod steps;
 mod tools;
+mod troubles;

@@ -170,6 +170,15 @@ pub(crate) fn row(store: &Sqlite, run: RunId) -> RunRow {
         .unwrap()
 }
 
+/// The result of a future that does not wait.
+pub(crate) fn now_or_never<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("it waits"),
+    }
+}
+
 /// Collects answers, and counts how often it was called.
 pub(crate) struct Collector {
     sender: mpsc::Sender<Answered>,
