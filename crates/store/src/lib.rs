@@ -6,6 +6,9 @@
 //!
 //! Absent on purpose: decisions. If a rule seems to belong here, it belongs into the core.
 
+#[cfg(test)]
+extern crate self as roundel_store;
+
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

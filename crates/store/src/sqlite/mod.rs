@@ -8,6 +8,8 @@ mod batch;
 mod columns;
 mod doubt;
 mod due;
+#[cfg(test)]
+mod faults;
 pub(crate) mod guard;
 mod load;
 mod migrate;
@@ -18,6 +20,8 @@ mod queue;
 mod read;
 mod readers;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod watch;
 mod write;

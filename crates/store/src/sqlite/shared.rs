@@ -26,6 +26,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) closely: AtomicBool,
     pub(super) pause: Pause,
+    #[cfg(test)]
+    pub(super) faults: Mutex<std::collections::VecDeque<super::faults::Fault>>,
     in_flight: Mutex<Option<Vec<Item>>>,
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
 }
@@ -104,6 +106,8 @@ impl Shared {
             counters: Counters::default(),
             closely: AtomicBool::new(false),
             pause: Pause::default(),
+            #[cfg(test)]
+            faults: Mutex::default(),
             in_flight: Mutex::new(None),
             listeners: Mutex::new(Vec::new()),
         }
@@ -125,6 +129,11 @@ impl Shared {
             // Something passing, such as too many open files: the database will tell.
             Err(_) => None,
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn next_fault(&self) -> Option<super::faults::Fault> {
+        lock(&self.faults).pop_front()
     }
 
     /// Has one of these waited longer than anybody should?

@@ -176,13 +176,21 @@ impl Writer {
         }
         self.fresh = true;
         self.shared.put_in_flight(std::mem::take(batch));
-        let committed = session.commit();
+        let committed = self.commit(session);
         *batch = self.shared.take_in_flight();
         let hints = session.finish();
         match committed {
             Ok(()) => Ok(hints),
             Err(error) => Err((Trouble::of_commit(&error), hints)),
         }
+    }
+
+    fn commit(&self, session: &mut Session<'_>) -> rusqlite::Result<()> {
+        #[cfg(test)]
+        if let Some(fault) = self.shared.next_fault() {
+            return fault.strike(session);
+        }
+        session.commit()
     }
 
     /// Gets the write lock, within bounds.
