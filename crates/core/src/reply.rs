@@ -66,6 +66,8 @@ pub struct Committed {
     pub at: Timestamp,
     /// Is the lease kept? Also when the round gave it up, but something was there already.
     pub kept: bool,
+    /// The run was asked to end and has not taken it up.
+    pub cancel: bool,
     /// Messages matched to calls and not consumed yet.
     pub inbox: Vec<Delivery>,
     /// Other runs that the worker took because this round woke them.

@@ -38,7 +38,14 @@ fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRo
 pub(super) fn round(round: &Round, rows: &Rows) -> Result<Option<StateRow>, Refusal> {
     let run = round.run;
     let row = owned(rows, run, round.worker, round.epoch)?;
-    if row.cancel != CancelMark::None && round.is_forward() {
+    // Until it has taken up the request to end, its journal says that next, or that it has ended.
+    let silent = round.count == 0 || round.cancel_seen || matches!(round.then, Then::End(..));
+    let refused = match row.cancel {
+        CancelMark::None => false,
+        CancelMark::Requested => !silent || round.is_forward(),
+        CancelMark::Seen => round.is_forward(),
+    };
+    if refused {
         return Err(Refusal::CancelRequested { run });
     }
     limits(round, row)?;

@@ -28,6 +28,7 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     let row = rows.run(round.run).expect("a committed run exists");
     committed.epoch = row.epoch;
     committed.kept = row.owner == Some(round.worker);
+    committed.cancel = row.cancel == CancelMark::Requested;
     if committed.kept && row.matched > 0 {
         committed.inbox = inbox(rows, round.run);
     }

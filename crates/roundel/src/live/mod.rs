@@ -413,6 +413,9 @@ impl LiveRun {
             self.head += 1;
             self.step_done(call, entry);
         }
+        if committed.cancel {
+            self.cancel(committed.at, false);
+        }
         self.flag.wake_by_ref();
         committed.kept
     }
@@ -427,6 +430,9 @@ impl LiveRun {
         self.epoch = committed.epoch;
         self.parent = before.parent;
         self.inbox.extend(committed.inbox);
+        if committed.cancel {
+            self.cancel(committed.at, false);
+        }
         self
     }
 
