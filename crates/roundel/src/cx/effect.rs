@@ -153,7 +153,7 @@ where
         }
         let call = this.guard.number().expect("registered");
         let shared = this.guard.shared.clone();
-        let (attempt, stopped) = may_run(&shared.lock(), call);
+        let (attempt, stopped) = may_run(&mut shared.lock(), call);
         let Some(attempt) = attempt else {
             if stopped {
                 this.running.set(None);
@@ -192,11 +192,15 @@ where
 }
 
 /// The number of the attempt that may run now; and whether one that ran was stopped.
-fn may_run(inner: &Inner, call: u32) -> (Option<u32>, bool) {
+fn may_run(inner: &mut Inner, call: u32) -> (Option<u32>, bool) {
     let Some(slot) = inner.calls.get(&call) else {
         return (None, true);
     };
-    let runs = slot.run && slot.phase == Phase::Open && inner.in_step.is_none();
+    let runs = slot.run && slot.phase == Phase::Open;
+    if runs && inner.in_step.is_some() {
+        inner.skipped.push(call);
+        return (None, false);
+    }
     let next = || {
         u32::try_from(slot.attempts.len())
             .unwrap_or(u32::MAX)

@@ -46,6 +46,8 @@ pub(crate) struct Inner {
     pub(crate) in_step: Option<(u32, Tx)>,
     /// What that step came to.
     pub(crate) worked: Option<Result<Payload, Failure>>,
+    /// Effects that were woken while a step had the function's turn.
+    pub(crate) skipped: Vec<u32>,
     /// The function asked to begin anew: input and version.
     pub(crate) continue_with: Option<(Payload, Option<u32>)>,
     /// Effects whose attempt may run.
@@ -193,6 +195,17 @@ impl Inner {
         self.attempt_over(call);
         if let Some(waker) = self.calls.get_mut(&call).and_then(|slot| slot.waker.take()) {
             waker.wake();
+        }
+    }
+
+    /// Wakes the effects that a step kept waiting: whoever combines them may not look again of
+    /// itself.
+    pub(crate) fn wake_skipped(&mut self) {
+        for call in std::mem::take(&mut self.skipped) {
+            let slot = self.calls.get_mut(&call);
+            if let Some(waker) = slot.and_then(|slot| slot.waker.take()) {
+                waker.wake();
+            }
         }
     }
 

@@ -402,7 +402,7 @@ impl LiveRun {
         let Some(&(at, call, due)) = self.timers.first() else {
             return false;
         };
-        if at > now {
+        if at > now || self.must_commit_first(call, due) {
             return false;
         }
         self.timers.pop_first();
@@ -449,6 +449,16 @@ impl LiveRun {
             Due::AttemptEnds => {}
         }
         true
+    }
+
+    /// A wait ends by time only after the database has looked for what is there already; an attempt
+    /// begins only after the one before it is recorded.
+    fn must_commit_first(&self, call: u32, due: Due) -> bool {
+        match due {
+            Due::WaitEnds => self.draft.opened.iter().any(|open| open.call == call),
+            Due::Retry => !self.draft.entries.is_empty(),
+            Due::Sleep | Due::AttemptEnds | Due::CallEnds => false,
+        }
     }
 
     fn complete(&mut self, call: u32, outcome: Outcome) {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake};
+use std::task::Wake;
 
 use roundel_core::{Attempted, Entry, Failure, Outcome, Round, RunId, Then, WorkerId};
 use roundel_store::{Clock, Tx, TxError, Work, Worked};
@@ -25,7 +25,10 @@ impl Work for StepWork {
     fn run(&mut self, tx: Tx) -> Worked {
         let _entered = self.runtime.as_ref().map(tokio::runtime::Handle::enter);
         let call = *self.live.steps.front().expect("a step is due");
-        let result = self.live.poll_step(call, tx);
+        let Some(result) = self.live.poll_step(call, tx) else {
+            let round = self.live.round(Then::Continue);
+            return Worked { round, keep: false };
+        };
         let keep = result.is_ok();
         let round = self.live.step_round(call, result, self.clock.now());
         Worked { round, keep }
@@ -43,8 +46,10 @@ impl Work for StepWork {
 }
 
 impl LiveRun {
-    /// Polls the function with the transaction at hand until the step's closure has run.
-    fn poll_step(&mut self, call: u32, tx: Tx) -> Result<roundel_core::Payload, Failure> {
+    /// Polls the function with the transaction at hand until the step's closure has run. None if the
+    /// function let go of the step meanwhile, or ended: then nothing of it stays.
+    fn poll_step(&mut self, call: u32, tx: Tx) -> Option<Result<roundel_core::Payload, Failure>> {
+        self.step_entry = None;
         let mut inner = self.shared.lock();
         inner.worked = None;
         inner.in_step = Some((call, tx));
@@ -57,28 +62,23 @@ impl LiveRun {
         }
         drop(inner);
         self.flag.wake_by_ref();
-        let future = self
-            .future
-            .as_mut()
-            .expect("a run with a step is in memory");
         for _ in 0..super::POLLS {
-            self.flag.lower();
-            let context = &mut Context::from_waker(&self.waker);
-            let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                future.as_mut().poll(context)
-            }));
-            assert!(
-                !matches!(polled, Ok(Poll::Ready(_))),
-                "a run cannot end inside a step"
-            );
-            if self.shared.lock().worked.is_some() || !self.flag.is_raised() {
+            let again = self.poll();
+            if !again || self.shared.lock().worked.is_some() {
                 break;
             }
         }
         let mut inner = self.shared.lock();
         inner.in_step = None;
+        let worked = inner.worked.take();
+        inner.wake_skipped();
+        let waits = inner.calls.contains_key(&call) && !inner.dropped.contains(&call);
+        drop(inner);
+        if self.future.is_none() || !waits {
+            return None;
+        }
         let missing = || Failure::permanent("the step's closure was not reached");
-        inner.worked.take().unwrap_or_else(|| Err(missing()))
+        Some(worked.unwrap_or_else(|| Err(missing())))
     }
 
     /// The round that records what the step came to.
