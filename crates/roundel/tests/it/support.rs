@@ -35,6 +35,9 @@ macro_rules! both {
 }
 pub(crate) use both;
 
+/// A test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The time at which clocks that are told the time begin.
 pub const BEGINNING: Timestamp = Timestamp(1_700_000_000_000_000);
 
@@ -100,6 +103,19 @@ impl Db {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Waits for something that must come, while time passes slowly.
+    pub async fn meanwhile<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        let begun = Instant::now();
+        loop {
+            if let Ok(value) = tokio::time::timeout(Duration::from_millis(5), &mut future).await {
+                return value;
+            }
+            assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+            self.advance(Duration::from_millis(20));
+        }
     }
 
     /// A way to the database, as another process has it.
@@ -431,17 +447,14 @@ where
 {
     let begun = Instant::now();
     while !so().await {
-        assert!(
-            begun.elapsed() < Duration::from_secs(10),
-            "waited in vain until {what}"
-        );
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 /// Waits for something that must come soon.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(Duration::from_secs(10), future).await {
+    match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
         Err(_) => panic!("waited in vain for {what}"),
     }
