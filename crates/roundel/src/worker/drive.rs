@@ -372,8 +372,10 @@ impl Worker {
         let mut live = Box::new(LiveRun::new(info, handler, start.input.clone(), driver));
         start.version = Some(lane.version);
         start.claimant = Some(live.claimant());
-        if let Turn::Commit(round) = live.turn(self.store().now()) {
-            start.first = Some(round);
+        match live.turn(self.store().now()) {
+            Turn::Commit(round) => start.first = Some(round),
+            Turn::Read(call) => live.read_again(call),
+            Turn::Step | Turn::Wait(_) | Turn::Yield => {}
         }
         let run: RunId = start.run;
         let (mut started, ask) = match self.post.ask(Ask::Op(Op::Start(start))).await {
