@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use roundel_core::{Outcome, RunId, RunState, Target};
+use roundel_core::{Outcome, RunId, RunState, Sent, Target};
 use roundel_store::{Answer, Query};
 use serde::de::DeserializeOwned;
 
@@ -20,6 +20,7 @@ pub struct Handle<O> {
     pub(super) client: Client,
     pub(super) run: RunId,
     pub(super) new: bool,
+    pub(super) sent: Option<Sent>,
     pub(super) rest: Option<Resting>,
     pub(super) value: PhantomData<fn() -> O>,
 }
@@ -41,6 +42,12 @@ impl<O> Handle<O> {
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.new
+    }
+
+    /// What became of the signal that the start came with, if it did.
+    #[must_use]
+    pub fn sent(&self) -> Option<Sent> {
+        self.sent
     }
 }
 
@@ -71,6 +78,7 @@ impl<O: DeserializeOwned> Handle<O> {
         if self.rest.is_none() {
             self.rest = Some(inner.rests.await_rest(self.run));
             if let Some(rest) = look(inner, self.run).await? {
+                self.rest = None;
                 return Ok(rest);
             }
         }
@@ -86,8 +94,13 @@ impl<O: DeserializeOwned> Handle<O> {
                 rest = resting.next() => rest,
                 () = store.clock().sleep_until(sweep) => None,
             };
-            if let Some(rest) = rest {
-                break rest;
+            match rest {
+                // The news may be old: a parked run can have been resumed since.
+                Some((RunState::Parked, _)) => {
+                    self.rest = Some(inner.rests.await_rest(self.run));
+                }
+                Some(rest) => break rest,
+                None => {}
             }
             if let Some(rest) = look(inner, self.run).await? {
                 break rest;

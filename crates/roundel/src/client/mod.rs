@@ -341,6 +341,7 @@ impl Client {
             client: self.clone(),
             run,
             new: false,
+            sent: None,
             rest: None,
             value: PhantomData,
         })

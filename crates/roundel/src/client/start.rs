@@ -124,11 +124,12 @@ impl<O: Send + 'static> IntoFuture for StartRun<O> {
             let rest = client.inner.rests.await_rest(start.run);
             let started = client.inner.start(start).await?;
             let rest = started.new.then_some(rest);
-            let (run, new) = (started.run, started.new);
+            let (run, new, sent) = (started.run, started.new, started.sent);
             Ok(Handle {
                 client,
                 run,
                 new,
+                sent,
                 rest,
                 value: PhantomData,
             })
