@@ -2,6 +2,8 @@
 
 mod answers;
 mod orders;
+mod recovery;
+mod starts;
 mod waits;
 
 use std::time::Duration;
