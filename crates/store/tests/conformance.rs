@@ -67,6 +67,14 @@ impl Store for InFolder {
     }
 }
 
+mod in_memory {
+    roundel_store::conformance!(crate::memory);
+}
+
+mod in_sqlite {
+    roundel_store::conformance!(crate::sqlite);
+}
+
 #[test]
 fn memory_answers_and_keeps_the_same_in_batches() {
     let (first, count) = lists::count_from_environment();

@@ -2,10 +2,22 @@
 //!
 //! A store's own tests say `roundel_store::conformance!(make)`, where `make` gives a fresh store
 //! and the clock that it runs on. Each line becomes a test of its own, so that what fails has a
-//! name.
+//! name. A test is a function here and a line in the list below.
 
+// A test panics when it fails: that need not be said of each.
+#![allow(clippy::missing_panics_doc, missing_docs)]
+
+pub mod claims;
+pub mod deletes;
 mod desk;
 pub mod lists;
+pub mod management;
+pub mod rounds;
+pub mod signals;
+pub mod threads;
+pub mod trees;
+mod words;
+pub mod works;
 
 use std::sync::Arc;
 
@@ -13,3 +25,178 @@ use crate::{ManualClock, Store};
 
 /// Gives a fresh, empty store and its clock.
 pub type Make = dyn Fn() -> (Arc<dyn Store>, Arc<ManualClock>);
+
+/// Makes a test of each line of the list, for the store that the function at this path makes.
+#[macro_export]
+macro_rules! conformance {
+    ($make:path) => {
+        $crate::conformance! { @of $make;
+            claims {
+                ro_10_one_owner_at_a_time
+                ro_10_claimers_get_distinct_runs_and_none_gets_nothing
+                ro_11_b1_after_a_takeover_the_first_owner_changes_nothing
+                ro_11_a_lease_ends_by_commit_and_by_release
+                ro_11_b3_expired_but_not_taken_over_commits_and_does_not_renew
+                ro_12_renewal_keeps_a_run_and_never_shortens
+                ro_12_a_worker_frozen_for_three_leases_is_harmless
+                b2_an_epoch_is_valid_for_one_round
+                b5_a_foreign_worker_with_the_right_epoch_is_fenced
+                ro_13_a_run_that_keeps_killing_its_worker_is_parked
+                ro_13_release_and_progress_do_not_count
+                ro_13_the_slot_is_free_again_when_its_run_is_gone
+                ro_14_messages_during_a_lease_are_kept_for_the_next_round
+                ro_16_claims_take_by_priority_then_oldest_due_first
+                ro_16_a_claim_says_when_to_come_back
+                ro_16_claims_of_one_batch_follow_each_other
+                b15_a_busy_lane_does_not_starve_a_quiet_one
+                e8_a_run_of_an_unknown_version_waits_for_a_worker_that_knows_it
+                the_holder_of_a_woken_run_has_a_head_start_and_hides_nobody
+                b17_a_worker_claims_only_while_it_is_registered
+                inv25_lanes_of_namespaces_are_apart
+            }
+            rounds {
+                ro_01_a_round_that_is_sent_again_leaves_one_set_of_everything
+                ro_02_a_message_taken_and_not_committed_is_taken_again
+                ro_04_a_message_is_consumed_once
+                ro_05_a_run_ends_once
+                ro_05_inv6_nothing_comes_after_the_end
+                ro_15_a_round_of_a_deleted_run_recreates_nothing
+                ro_20_entries_are_gap_free_from_one
+                ro_20_a_start_and_its_first_round_are_one_row
+                ro_20_entries_come_back_to_the_byte
+                ro_20_a_journal_is_read_in_pages
+                inv21_after_a_cancel_no_forward_round_commits
+                a_parked_run_keeps_its_reason_and_its_messages
+                a_run_keeps_its_own_state
+                ro_41_limits_hold_at_the_boundary
+                si_14_a_refused_operation_in_a_batch_refuses_alone
+            }
+            signals {
+                si_01_a_run_wakes_on_whichever_comes_first
+                si_01_a_timer_fires_to_the_microsecond
+                si_01_c4_losers_keep_their_place
+                si_02_a_signal_before_the_wait_completes_it_at_once
+                si_02_targeted_before_offered
+                si_03_a_signal_answers_what_became_of_it
+                si_03_an_offer_goes_to_the_one_who_waits_longest
+                si_03_an_offer_that_is_let_go_goes_to_the_next_in_line
+                si_03_offers_given_back_together_reach_as_many
+                si_03_several_offers_of_one_batch_reach_several_waiters
+                si_04_send_and_suspend_never_pass_each_other
+                si_04_offer_and_wait_never_pass_each_other
+                si_06_the_winner_stays_the_winner_for_another_worker
+                si_07_a_timer_for_a_run_that_moved_on_does_nothing
+                si_12_a_senders_key_gives_the_first_answer
+                si_13_signals_of_one_batch_are_delivered_and_queued_in_order
+                si_17_signal_with_start_starts_and_delivers_in_one_commit
+                si_17_a_first_round_finds_what_was_sent_and_offered_before
+                si_18_continue_as_new_keeps_unread_signals_in_order
+                si_23_cancel_answers_what_it_found
+                si_24_a_dropped_signal_is_gone_and_the_next_arrives_once
+                a_sender_takes_the_run_that_it_holds
+                a_patch_merges_and_can_demand_a_version
+            }
+            trees {
+                ro_30_a_childs_output_reaches_its_parent
+                ro_30_a_childs_failure_reaches_its_parent
+                ro_30_an_id_or_key_in_use_fails_the_call_at_once
+                ro_30_a_child_that_ends_in_its_first_round_answers_at_once
+                ro_15_an_end_for_an_ended_or_deleted_parent_is_dropped
+                what_a_round_sent_is_answered_to_its_call
+                si_16_the_end_of_a_watched_run_is_delivered
+                si_16_a_run_that_has_ended_answers_at_once_and_an_unknown_one_fails
+                si_16_a_watch_and_a_signal_in_one_wait
+                the_worker_that_ends_a_run_takes_those_it_holds
+                ro_31_f1_a_run_begins_anew_in_one_commit
+                ro_31_a12_what_was_meant_for_the_old_execution_is_ignored
+                ro_31_f3_parent_and_watchers_hear_of_the_last_execution
+                ro_31_a_wait_of_the_old_execution_takes_nothing_any_more
+                ro_27_continue_as_new_may_go_to_another_version
+            }
+            deletes {
+                ro_51_a_live_run_is_deleted_only_by_force
+                ro_51_a_delete_takes_the_tree_and_what_hangs_under_it
+                ro_51_a_tree_goes_only_when_all_of_it_is_at_rest
+                ro_51_parent_and_watchers_of_a_deleted_run_are_told
+                ro_51_a_key_is_free_again_in_the_same_batch
+                ro_51_inv10_a_large_tree_goes_from_its_leaves_in_parts
+            }
+            management {
+                ro_04_starting_twice_with_a_key_gives_the_first
+                e20_an_id_used_for_something_else_is_a_conflict
+                ro_50_runs_are_listed_newest_first_in_exact_pages
+                ro_50_runs_are_filtered
+                ro_50_a_run_is_found_by_id_and_by_key_in_its_namespace
+                ro_50_unknown_ids_give_errors_not_empty_answers
+                ro_50_children_are_listed_oldest_first_in_pages
+                ro_50_mail_is_listed_in_order_of_arrival_in_pages
+                ro_50_counts_are_right
+                ro_50_workers_are_listed
+                a_dump_has_every_row_in_order
+                a_closed_store_says_so_and_closing_twice_is_fine
+            }
+            works {
+                g1_a_step_commits_with_its_sql
+                g1_a_step_that_failed_is_recorded_without_its_sql
+                b1_a_fenced_step_does_not_run
+                inv21_a_step_of_a_cancelled_run_does_not_run
+                g1_a_step_whose_round_is_refused_leaves_nothing
+                e15_a_step_may_not_end_its_transaction_or_leave_the_database
+                e15_a_step_that_ends_its_transaction_by_a_statement_is_refused
+                e16_a_step_may_not_write_the_engines_tables
+                e13_a_handle_that_escapes_its_step_is_refused
+                g1_a_step_that_breaks_a_deferred_key_is_refused_alone
+                e1_a_step_that_panics_is_refused_alone
+            }
+            threads {
+                b8_as_many_claimers_as_runs_each_get_one
+                ro_04_one_key_started_by_many_is_one_run
+                c5_signals_of_many_are_all_kept_and_one_is_delivered
+                inv16_offers_of_many_reach_each_waiter_once
+                b4_a_takeover_and_a_commit_have_one_winner
+                si_04_many_rounds_and_signals_lose_nothing
+                a_claimant_that_takes_what_it_wakes_is_the_only_one
+            }
+            lists {
+                si_22_a_recorded_list_replayed_on_an_empty_store_gives_the_same_dump
+            }
+        }
+    };
+    (@of $make:path; $($module:ident { $($test:ident)* })*) => {
+        $(mod $module {
+            $(#[test]
+            fn $test() {
+                $crate::conformance::$module::$test(&$make);
+            })*
+        })*
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    /// A function that is not in the list would never run.
+    #[test]
+    fn every_test_is_in_the_list() {
+        let list = include_str!("mod.rs");
+        for source in [
+            include_str!("claims.rs"),
+            include_str!("deletes.rs"),
+            include_str!("lists.rs"),
+            include_str!("management.rs"),
+            include_str!("rounds.rs"),
+            include_str!("signals.rs"),
+            include_str!("threads.rs"),
+            include_str!("trees.rs"),
+            include_str!("works.rs"),
+        ] {
+            let tests = source.split("pub fn ").skip(1);
+            let tests = tests.filter_map(|text| text.split_once("(make: &Make) {"));
+            let names: Vec<&str> = tests.map(|(name, _)| name).collect();
+            assert!(!names.is_empty());
+            for name in names {
+                let listed = list.lines().any(|line| line.trim() == name);
+                assert!(listed, "`{name}` is not in the list of conformance tests");
+            }
+        }
+    }
+}
