@@ -42,7 +42,7 @@ impl Retry {
             attempts,
             backoff,
             first,
-            cap: Duration::from_secs(60),
+            cap: Duration::MAX,
             jitter: 0.0,
         }
     }
@@ -69,6 +69,7 @@ impl Retry {
     #[must_use]
     pub const fn exponential(attempts: u32) -> Retry {
         let mut retry = Retry::new(attempts, Backoff::Exponential, Duration::from_millis(100));
+        retry.cap = Duration::from_secs(60);
         retry.jitter = 0.5;
         retry
     }
@@ -131,7 +132,9 @@ mod tests {
             (Retry::none(), 1, ms(0)),
             (Retry::fixed(3, ms(20)), 1, ms(20)),
             (Retry::fixed(3, ms(20)), 2, ms(20)),
+            (Retry::fixed(3, ms(90_000)), 2, ms(90_000)),
             (Retry::linear(4, ms(20)), 3, ms(60)),
+            (Retry::linear(4, ms(40_000)), 3, ms(120_000)),
             (exponential, 1, ms(100)),
             (exponential, 4, ms(800)),
             (exponential, 40, ms(60_000)),
