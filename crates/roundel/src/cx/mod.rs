@@ -25,6 +25,7 @@ pub use causes::{Child, SendSignal, Spawn};
 pub(crate) use effect::panicked;
 pub use effect::{Attempt, Effect};
 pub use records::Recorded;
+pub(crate) use records::random;
 pub use resource::Resource;
 pub use step::Step;
 pub use waits::{Sleep, Wait, WaitForRun};

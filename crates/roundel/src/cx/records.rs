@@ -13,6 +13,12 @@ use uuid::Uuid;
 use super::shared::{Asked, CallGuard};
 use super::{Cx, decode_outcome, encode};
 
+/// A random number. Six bits of a random id are fixed; no bit of this is.
+pub(crate) fn random() -> u64 {
+    let (first, second) = Uuid::new_v4().as_u64_pair();
+    first ^ second.rotate_left(20)
+}
+
 /// A value that is recorded once and the same ever after.
 #[must_use = "it does nothing unless awaited"]
 pub struct Recorded<T> {
@@ -59,7 +65,7 @@ impl Cx {
 
     /// A random number. For more of them, seed a generator with it.
     pub fn random(&self) -> Recorded<u64> {
-        self.side_value("random", &Uuid::new_v4().as_u64_pair().1)
+        self.side_value("random", &random())
     }
 
     /// The run's own state, as others may have patched it; none if it was never set.

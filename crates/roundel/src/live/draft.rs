@@ -476,7 +476,7 @@ impl LiveRun {
 
 /// A random number, 0 to 1.
 fn draw() -> f64 {
-    let bits = uuid::Uuid::new_v4().as_u64_pair().1 >> 12;
+    let bits = crate::cx::random() >> 12;
     #[allow(clippy::cast_precision_loss)]
     let (bits, all) = (bits as f64, (1_u64 << 52) as f64);
     bits / all
