@@ -70,7 +70,7 @@ impl LiveRun {
                 outcome,
             } => {
                 self.matches(call, &what)?;
-                self.steps.retain(|step| *step != call);
+                self.timers.retain(|(_, of, _)| *of != call);
                 let mut inner = self.shared.lock();
                 inner.fresh.retain(|fresh| *fresh != call);
                 inner.complete(call, outcome);
@@ -94,6 +94,9 @@ impl LiveRun {
                     message: failure.message,
                     at,
                 });
+                drop(inner);
+                self.timers
+                    .retain(|(_, of, due)| (*of, *due) != (call, Due::Retry));
                 self.timers.insert((retry_at, call, Due::Retry));
                 Ok(())
             }
