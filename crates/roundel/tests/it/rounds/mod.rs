@@ -2,5 +2,7 @@
 
 mod branches;
 mod cancels;
+mod children;
 mod commits;
+mod retries;
 pub mod sound;
