@@ -200,6 +200,8 @@ pub enum Fault {
     Silence,
     /// It waits until [`Faulty::release`].
     Hold,
+    /// It is done, and the answer waits until [`Faulty::release`].
+    HoldReply,
     /// The process dies before it is done.
     CrashBefore,
     /// The process dies when it is done.
@@ -230,6 +232,7 @@ struct State {
     without_hints: bool,
     rule: Option<Rule>,
     held: Vec<Request>,
+    held_replies: Vec<(Arc<dyn Sink>, Vec<Answered>)>,
     seen: u64,
 }
 
@@ -285,13 +288,20 @@ impl Faulty {
 
     /// Lets what was held go on.
     pub fn release(&self) {
-        let held = std::mem::take(&mut self.way.lock().held);
+        let mut state = self.way.lock();
+        let held = std::mem::take(&mut state.held);
+        let replies = std::mem::take(&mut state.held_replies);
+        drop(state);
         self.inner.submit(held);
+        for (sink, answers) in replies {
+            sink.deliver(answers);
+        }
     }
 
-    /// How many requests are held.
+    /// How many requests and answers are held.
     pub fn held(&self) -> usize {
-        self.way.lock().held.len()
+        let state = self.way.lock();
+        state.held.len() + state.held_replies.len()
     }
 
     fn judge(&self, request: Request) -> Option<Request> {
@@ -316,7 +326,12 @@ impl Faulty {
                 state.cut = true;
                 None
             }
-            Fault::Pass | Fault::LoseReply | Fault::Silence | Fault::Hold | Fault::CrashAfter => {
+            Fault::Pass
+            | Fault::LoseReply
+            | Fault::Silence
+            | Fault::Hold
+            | Fault::HoldReply
+            | Fault::CrashAfter => {
                 state.cut = fault == Fault::CrashAfter;
                 let relay = Relay {
                     way: self.way.clone(),
@@ -388,6 +403,11 @@ struct Relay {
 impl Sink for Relay {
     fn deliver(&self, mut answers: Vec<Answered>) {
         if self.way.lock().cut || self.fault == Fault::Silence {
+            return;
+        }
+        if self.fault == Fault::HoldReply {
+            let reply = (self.sink.clone(), answers);
+            self.way.lock().held_replies.push(reply);
             return;
         }
         if self.fault == Fault::LoseReply {

@@ -1,6 +1,7 @@
 //! Signals, waits, timers, operations (SI).
 
 mod answers;
+mod interleaved;
 mod orders;
 mod recovery;
 mod starts;
