@@ -98,6 +98,8 @@ impl Engine {
         }
         let store = self.client.inner.post.store().clone();
         let _ = tokio::task::spawn_blocking(move || store.close()).await;
+        // Whoever still waits for a result here is told that nothing more will come.
+        self.client.inner.rests.look_again();
     }
 }
 
