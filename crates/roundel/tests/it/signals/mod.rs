@@ -1,9 +1,11 @@
 //! Signals, waits, timers, operations (SI).
 
 mod answers;
+mod crowd;
 mod interleaved;
 mod orders;
 mod recovery;
+mod restarts;
 mod starts;
 mod waits;
 
