@@ -360,3 +360,40 @@ fn targets_are_found_by_key_and_by_id() {
         assert_eq!(world.send(go), roundel_core::Sent::Queued);
     }
 }
+
+#[test]
+fn a_claim_takes_nothing_that_a_search_found_wrongly() {
+    let mut world = World::new();
+    let leased = world.owned(A);
+    let ended = world.owned(A);
+    world.end(ended);
+    let waiting = world.waiting(A, &[(1, "go")]);
+    let start = Start {
+        version: Some(9),
+        ..world.starting()
+    };
+    let elsewhere = world.started(start).run;
+    let at = Some(world.now.after(LEASE));
+    let start = Start {
+        at,
+        ..world.starting()
+    };
+    let early = world.started(start).run;
+    let (unknown, due) = (world.new_id(), world.start());
+    world.rows.found = vec![leased, ended, waiting, elsewhere, early, unknown, due, due];
+    let (lanes, limit, lease) = (vec![world.lane], 9, LEASE);
+    let claim = Claim {
+        worker: B,
+        lanes,
+        limit,
+        lease,
+    };
+    let reply = roundel_core::decide(&Op::Claim(claim), &mut world.rows, world.now);
+    let Ok(Reply::Claimed { runs, .. }) = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(
+        runs.iter().map(|claimed| claimed.run).collect::<Vec<_>>(),
+        [due]
+    );
+}

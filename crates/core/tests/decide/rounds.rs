@@ -230,10 +230,18 @@ fn inv21_after_a_cancel_no_forward_round_commits() {
         assert_eq!(refused, Err(Refusal::CancelRequested { run }), "{shown}");
         same(&before, &world.dump());
     }
+    let silent = world.round(run);
+    assert!(
+        world.try_commit(working(silent.clone())).is_err(),
+        "before it has taken it up"
+    );
+    world.commit(silent);
     let mut seen = recording(world.round(run), &[Entry::CancelSeen]);
     seen.cancel_seen = true;
     world.commit(seen);
     assert_eq!(world.run(run).cancel, CancelMark::Seen);
+    let after = working(world.round(run));
+    world.commit(after);
     let last = ending(world.round(run), RunState::Cancelled);
     world.commit(last);
     assert_eq!(world.state(run), RunState::Cancelled);

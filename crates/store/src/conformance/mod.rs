@@ -10,6 +10,7 @@
 pub mod claims;
 pub mod deletes;
 mod desk;
+pub mod hints;
 pub mod lists;
 pub mod management;
 pub mod rounds;
@@ -148,6 +149,13 @@ macro_rules! conformance {
                 g1_a_step_that_breaks_a_deferred_key_is_refused_alone
                 e1_a_step_that_panics_is_refused_alone
             }
+            hints {
+                c1_a_start_a_timer_and_a_release_say_when_a_run_is_ready
+                c1_a_message_is_told_to_the_owner_or_wakes_the_run
+                c10_a_cancel_is_told_to_the_owner
+                a_run_at_rest_is_told_with_what_came_of_it
+                a_refused_operation_gives_no_hint
+            }
             threads {
                 b8_as_many_claimers_as_runs_each_get_one
                 ro_04_one_key_started_by_many_is_one_run
@@ -181,6 +189,7 @@ mod tests {
         for source in [
             include_str!("claims.rs"),
             include_str!("deletes.rs"),
+            include_str!("hints.rs"),
             include_str!("lists.rs"),
             include_str!("management.rs"),
             include_str!("rounds.rs"),

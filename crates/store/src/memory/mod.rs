@@ -9,6 +9,8 @@ mod faults;
 mod index;
 mod read;
 mod state;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::collections::VecDeque;
