@@ -364,6 +364,7 @@ fn targets_are_found_by_key_and_by_id() {
 #[test]
 fn a_claim_takes_nothing_that_a_search_found_wrongly() {
     let mut world = World::new();
+    let due = world.start();
     let leased = world.owned(A);
     let ended = world.owned(A);
     world.end(ended);
@@ -376,10 +377,11 @@ fn a_claim_takes_nothing_that_a_search_found_wrongly() {
     let at = Some(world.now.after(LEASE));
     let start = Start {
         at,
+        version: Some(1),
         ..world.starting()
     };
     let early = world.started(start).run;
-    let (unknown, due) = (world.new_id(), world.start());
+    let unknown = world.new_id();
     world.rows.found = vec![leased, ended, waiting, elsewhere, early, unknown, due, due];
     let (lanes, limit, lease) = (vec![world.lane], 9, LEASE);
     let claim = Claim {
