@@ -116,8 +116,11 @@ pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renew
     if let Some(worker) = rows.workers.get_mut(&renew.worker) {
         worker.seen_at = now;
         let suspect = worker.suspect.filter(|run| renew.runs.contains(run));
-        if suspect.is_some_and(|run| rows.run(run).is_some_and(|row| row.crashes == 0)) {
-            rows.workers.get_mut(&renew.worker).expect("found").suspect = None;
+        let suspect = suspect.and_then(|run| rows.run(run));
+        if let Some(lane) = suspect.filter(|row| row.crashes == 0).map(|row| row.lane) {
+            let worker = rows.workers.get_mut(&renew.worker).expect("found");
+            worker.suspect = None;
+            rows.hints.push(Hint::Ready(lane, now));
         }
     }
     let until = now.after(renew.lease.min(limits::LEASE));

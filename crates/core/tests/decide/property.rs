@@ -60,12 +60,21 @@ fn replay(
     (world, replies)
 }
 
+/// Few enough for every run of the tests, unless the environment says how many.
+fn cases() -> ProptestConfig {
+    let mut config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = 64;
+    }
+    config
+}
+
 fn seeds() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(any::<u64>(), 1..150)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(cases())]
 
     #[test]
     fn si_14_a_refused_operation_changes_nothing_and_needs_cover_what_is_read(seeds in seeds()) {

@@ -1,6 +1,6 @@
 //! Runs that may have killed their worker.
 
-use roundel_core::{Delete, Op, Outcome, Refusal, Reply, Resume, RunState, Target, limits};
+use roundel_core::{Delete, Hint, Op, Outcome, Refusal, Reply, Resume, RunState, Target, limits};
 
 use crate::world::{A, B, LEASE, NS, World, working};
 
@@ -101,7 +101,10 @@ fn ro_13_a_renewal_frees_the_slot_for_the_next() {
     let runs = [world.owned(A), world.owned(A)];
     world.pass(LEASE);
     assert_eq!(world.claimed_ids(B, 9), [runs[0]]);
+    world.rows.take_hints();
     world.renew(B, runs[0]);
+    let ready = Hint::Ready(world.lane, world.now);
+    assert_eq!(world.rows.take_hints(), [ready], "so that it claims again");
     assert_eq!(world.claimed_ids(B, 9), [runs[1]]);
 }
 
