@@ -174,6 +174,8 @@ pub struct KeyRow {
 /// A message, matched to a call of the run that it is for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivery {
+    /// Which execution it is for: one that comes late may find the next.
+    pub execution: u32,
     /// The call.
     pub call: u32,
     /// Where it lies until it is consumed.

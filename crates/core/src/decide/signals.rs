@@ -126,7 +126,13 @@ fn take(rows: &mut Rows, namespace: &Name, wait: WaitId, passed: Passed, now: Ti
     let (run, call, source) = (wait.run, wait.call, Source::Wait(wait.name.clone()));
     let body = passed.body;
     rows.put_wait(namespace, wait, row);
-    let delivery = Delivery { call, source, body };
+    let execution = rows.run(run).expect("a wait has a run").execution;
+    let delivery = Delivery {
+        execution,
+        call,
+        source,
+        body,
+    };
     hand_over(rows, run, delivery, passed.claimant, now);
 }
 

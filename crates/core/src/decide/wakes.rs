@@ -74,6 +74,7 @@ pub(super) fn inbox(rows: &Rows, id: RunId) -> Vec<Delivery> {
         found.push((
             (false, mail.number),
             Delivery {
+                execution,
                 call,
                 source,
                 body: body.body.clone(),
@@ -102,6 +103,7 @@ pub(super) fn inbox(rows: &Rows, id: RunId) -> Vec<Delivery> {
         found.push((
             order,
             Delivery {
+                execution: row.execution,
                 call: wait.call,
                 source,
                 body,
@@ -171,6 +173,7 @@ pub(super) fn tell(
         },
     );
     let delivery = Delivery {
+        execution,
         call,
         source: Source::Mail(number),
         body: body.clone(),

@@ -237,6 +237,9 @@ impl LiveRun {
     /// Takes the next thing that happened, and hands it to the function. Returns whether there was
     /// one.
     fn advance(&mut self, now: Timestamp) -> Result<bool, Failure> {
+        if self.must_open_first() {
+            return Ok(false);
+        }
         if let Some((entry, at)) = self.replay.pop_front() {
             self.replay_entry(entry, at)?;
             if self.replay.is_empty() {
@@ -269,6 +272,9 @@ impl LiveRun {
     fn conclude(&mut self, now: Timestamp) -> Turn {
         if self.future.is_none() {
             return self.finish(now);
+        }
+        if !self.replay.is_empty() {
+            return Turn::Wait(None);
         }
         self.steps
             .retain(|call| self.shared.lock().calls.contains_key(call));
@@ -445,6 +451,9 @@ impl LiveRun {
 
     fn take_delivery(&mut self, delivery: Delivery) {
         let call = delivery.call;
+        if delivery.execution != self.shared.info.execution {
+            return;
+        }
         if let Source::Mail(number) = delivery.source {
             if !self.seen_mail.insert(number) {
                 return;
