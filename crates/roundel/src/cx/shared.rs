@@ -103,6 +103,7 @@ pub(crate) enum Asked {
     Signal(Box<Signal>),
     Offer(Box<Offer>),
     Record(Payload),
+    Now,
     Change(StateChange),
     ReadState,
 }

@@ -92,42 +92,42 @@ impl LiveRun {
             let Some(slot) = inner.calls.get_mut(&call) else {
                 continue;
             };
-            match slot.ask.clone() {
-                Asked::Step(_) => self.steps.push_back(call),
-                Asked::ReadState => self.reads.push_back(call),
-                Asked::Record(value) => {
-                    let (what, outcome) = (slot.what.clone(), Outcome::Value(value));
-                    inner.complete(call, outcome.clone());
-                    self.draft.entries.push(Entry::Did {
-                        call,
-                        what,
-                        outcome,
-                    });
-                    return true;
+            let mut what = slot.what.clone();
+            let value = match slot.ask.clone() {
+                Asked::Step(_) => {
+                    self.steps.push_back(call);
+                    continue;
                 }
+                Asked::ReadState => {
+                    self.reads.push_back(call);
+                    continue;
+                }
+                Asked::Record(value) => value,
+                Asked::Now => Payload::encode(&now).expect("a number has a JSON form"),
                 Asked::Change(change) => {
-                    let (what, outcome) = (slot.what.clone(), Outcome::Value(Payload::null()));
-                    inner.complete(call, outcome.clone());
-                    self.draft.entries.push(Entry::Did {
-                        call,
-                        what,
-                        outcome,
-                    });
                     self.draft.state.push(change);
-                    return true;
+                    Payload::null()
                 }
                 ask => {
                     slot.phase = Phase::Open;
                     slot.begun_at = Some(now);
-                    let mut what = slot.what.clone();
                     drop(inner);
                     self.begin(call, &mut what, ask, now);
                     if let Some(slot) = self.shared.lock().calls.get_mut(&call) {
                         slot.what = what.clone();
                     }
                     self.draft.entries.push(Entry::Begun { call, what });
+                    continue;
                 }
-            }
+            };
+            let outcome = Outcome::Value(value);
+            inner.complete(call, outcome.clone());
+            self.draft.entries.push(Entry::Did {
+                call,
+                what,
+                outcome,
+            });
+            return true;
         }
     }
 
@@ -190,7 +190,11 @@ impl LiveRun {
                 offer.claimant = Some(self.claimant());
                 self.draft.caused.push(Caused::Offer(call, offer));
             }
-            Asked::Step(_) | Asked::ReadState | Asked::Record(_) | Asked::Change(_) => {
+            Asked::Step(_)
+            | Asked::ReadState
+            | Asked::Record(_)
+            | Asked::Now
+            | Asked::Change(_) => {
                 unreachable!("recorded when done")
             }
         }

@@ -60,6 +60,19 @@ impl LiveRun {
         live
     }
 
+    /// Does the next entry belong to a call that the function makes once a resource is open?
+    pub(super) fn must_open_first(&self) -> bool {
+        let Some((
+            Entry::Begun { call, .. } | Entry::Did { call, .. } | Entry::Attempted { call, .. },
+            _,
+        )) = self.replay.front()
+        else {
+            return false;
+        };
+        let inner = self.shared.lock();
+        inner.opening > 0 && !inner.calls.contains_key(call)
+    }
+
     /// One entry, given to the function as it was when it was live.
     pub(super) fn replay_entry(&mut self, entry: Entry, at: Timestamp) -> Result<(), Failure> {
         match entry {
