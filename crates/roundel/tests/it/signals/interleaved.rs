@@ -88,7 +88,7 @@ async fn send_at(db: &Db, by: By, fault: Fault, point: u32) -> bool {
     let key = format!("{fault:?} {point}");
     let start = process.start(by.workflow(), &VALUES).key(key.clone());
     let starting = tokio::spawn(async move { start.await });
-    let (mut next, mut struck) = (0, false);
+    let mut next = 0;
     loop {
         let held = process.store.held() > 0;
         let state = sender.run(key.as_str()).await.ok().map(|run| run.row.state);
@@ -97,10 +97,9 @@ async fn send_at(db: &Db, by: By, fault: Fault, point: u32) -> bool {
             next += u32::from(sent != Sent::TargetUnknown);
         }
         if held {
-            struck = true;
             process.store.mend();
             process.store.release();
-        } else if state.is_some_and(RunState::has_ended) {
+        } else if state.is_some_and(RunState::has_ended) && process.metrics().live == 0 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -110,7 +109,7 @@ async fn send_at(db: &Db, by: By, fault: Fault, point: u32) -> bool {
     assert_eq!(taken, [0, 1, 2], "{key}");
     process.shutdown().await;
     sender.shutdown().await;
-    struck
+    process.store.struck() > 0
 }
 
 async fn send_everywhere(db: Db, by: By) {
