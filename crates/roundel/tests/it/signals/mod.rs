@@ -1,13 +1,16 @@
 //! Signals, waits, timers, operations (SI).
 
+mod anew;
 mod answers;
 mod crowd;
 mod interleaved;
 mod orders;
 mod recovery;
+mod resources;
 mod restarts;
 mod starts;
 mod waits;
+mod watching;
 
 use std::time::Duration;
 
