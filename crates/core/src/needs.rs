@@ -263,25 +263,47 @@ fn of_round(round: &Round, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     }
 }
 
-/// The gates that a round passes, each with the number of its offers there.
-fn gates_of(round: &Round) -> BTreeMap<GateId, usize> {
-    let mut gates: BTreeMap<GateId, usize> = BTreeMap::new();
-    for gate in &round.gates {
-        gates.entry(gate.clone()).or_default();
+/// The gates that a round and the first rounds of what it starts pass.
+#[derive(Default)]
+struct Gates {
+    /// Each with the number of offers made there.
+    offers: BTreeMap<GateId, usize>,
+    /// Waits that begin.
+    opened: usize,
+}
+
+impl Gates {
+    fn of(round: &Round) -> Gates {
+        let mut gates = Gates::default();
+        gates.add(round);
+        gates
     }
-    for caused in &round.caused {
-        if let Caused::Offer(_, offer) = caused {
-            *gates.entry(gate_of(offer)).or_default() += 1;
+
+    fn add(&mut self, round: &Round) {
+        self.opened += round.opened.len();
+        for gate in &round.gates {
+            self.offers.entry(gate.clone()).or_default();
+        }
+        for caused in &round.caused {
+            match caused {
+                Caused::Offer(_, offer) => {
+                    *self.offers.entry(gate_of(offer)).or_default() += 1;
+                }
+                Caused::Child(_, start) | Caused::Spawn(_, start) => {
+                    start.first.iter().for_each(|first| self.add(first));
+                }
+                _ => {}
+            }
         }
     }
-    gates
 }
 
 /// Offers may be taken, given and given back: as often as there are waits and offers.
 fn of_gates(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
+    let gates = Gates::of(round);
     let open = rows.run(round.run).map_or(0, |row| row.waits as usize);
-    let waits = open + round.opened.len();
-    for (gate, offers) in gates_of(round) {
+    let waits = open + gates.opened;
+    for (gate, offers) in gates.offers {
         out.push(Need::Waiters(gate.clone(), waits + offers + 1));
         out.push(Need::Offers(gate, waits + 1));
     }
@@ -330,20 +352,19 @@ fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
 fn of_woken(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
     let claimant = Some(round.claimant());
     let row = rows.run(round.run);
-    let mut gates = gates_of(round);
-    if let Some(row) = row.filter(|_| matches!(round.then, Then::End(..) | Then::ContinueAsNew(..)))
-    {
+    let mut gates = Gates::of(round);
+    let ends = matches!(round.then, Then::End(..) | Then::ContinueAsNew(..));
+    if let Some(row) = row.filter(|_| ends) {
         let namespace = &rows.lane(row.lane).namespace;
-        for (wait, _) in rows
-            .waits_of(row.id)
-            .filter(|(_, wait)| wait.place.is_some())
-        {
+        let waits = rows.waits_of(row.id);
+        for (wait, _) in waits.filter(|(_, wait)| wait.place.is_some()) {
             let (namespace, name) = (namespace.clone(), wait.name.clone());
-            gates.entry(GateId { namespace, name }).or_default();
+            let gate = GateId { namespace, name };
+            gates.offers.entry(gate).or_default();
         }
     }
-    let waits = row.map_or(0, |row| row.waits as usize) + round.opened.len();
-    for (gate, offers) in &gates {
+    let waits = row.map_or(0, |row| row.waits as usize) + gates.opened;
+    for (gate, offers) in &gates.offers {
         for wait in rows.waiters_at(gate).take(waits + offers + 1) {
             of_wake(wait.run, claimant, rows, out);
         }

@@ -39,6 +39,11 @@ impl Draw {
         &from[self.below(from.len() as u64) as usize]
     }
 
+    /// One of these, if there is any.
+    pub fn one_of<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        (!from.is_empty()).then(|| self.pick(from))
+    }
+
     /// From a microsecond to more than a lease.
     pub(super) fn span(&mut self) -> Duration {
         match self.below(4) {

@@ -2,11 +2,11 @@
 //! a decision reads a row that was not asked for, it comes out different here.
 
 use roundel_core::{
-    Changes, GateId, Name, Need, Op, Refusal, Reply, Rows, RunId, Stage, Taken, WaitId, decide,
-    needs,
+    Caused, Changes, GateId, Name, Need, Op, Refusal, Reply, Round, Rows, RunId, Stage, Start,
+    Taken, WaitId, decide, needs,
 };
 
-use crate::world::World;
+use crate::world::{A, World, child_of, claimant, opening, suspending};
 
 /// What the operation answers and changes, over the rows that it needs and no others.
 pub(crate) fn decide_sparsely(world: &World, op: &Op) -> (Result<Reply, Refusal>, Changes) {
@@ -189,4 +189,31 @@ impl Loader<'_> {
             self.wait(&id);
         }
     }
+}
+
+#[test]
+fn the_first_rounds_of_children_need_offers_of_their_own() {
+    let mut world = World::new();
+    let jobs = &[(1, "@job"), (2, "@job")];
+    for value in 1..=4 {
+        world.offer("@job", value);
+    }
+    let parent = world.owned(A);
+    let child = child_of(&mut world, parent, 9);
+    let first = suspending(opening(Round::new(child.run, A, 1), jobs));
+    let (own, first) = (Some(claimant(A)), Some(Box::new(first)));
+    let child = Start {
+        claimant: own,
+        first,
+        ..child
+    };
+    let mut round = opening(world.round(parent), jobs);
+    round.caused.push(Caused::Child(9, Box::new(child)));
+    let op = Op::Commit(round);
+    let (_, sparse) = decide_sparsely(&world, &op);
+    world.decide(&op).expect("committed");
+    assert!(
+        world.rows.take_changes() == sparse,
+        "four offers for four waits"
+    );
 }
