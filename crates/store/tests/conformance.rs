@@ -18,27 +18,33 @@ fn memory() -> (Arc<dyn Store>, Arc<ManualClock>) {
 }
 
 fn sqlite() -> (Arc<dyn Store>, Arc<ManualClock>) {
+    let (mut stores, clock) = sqlite_handles(1);
+    (stores.remove(0), clock)
+}
+
+/// So many handles on one file.
+fn sqlite_handles(count: usize) -> lists::Opened {
     let clock = Arc::new(ManualClock::at(BEGIN));
-    let folder = tempfile::tempdir().expect("a folder");
-    let options = Options {
-        clock: clock.clone(),
-        synchronous: Synchronous::Normal,
-        ..Options::default()
-    };
-    let store = Sqlite::open(&folder.path().join("runs.db"), options).expect("a file");
-    (
+    let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+    let open = |_| -> Arc<dyn Store> {
+        let options = Options {
+            clock: clock.clone(),
+            synchronous: Synchronous::Normal,
+            ..Options::default()
+        };
+        let store = Sqlite::open(&folder.path().join("runs.db"), options).expect("a file");
         Arc::new(InFolder {
             store,
-            _folder: folder,
-        }),
-        clock,
-    )
+            _folder: Arc::clone(&folder),
+        })
+    };
+    ((0..count).map(open).collect(), clock)
 }
 
 /// A store whose file goes when it goes.
 struct InFolder {
     store: Sqlite,
-    _folder: TempDir,
+    _folder: Arc<TempDir>,
 }
 
 impl Store for InFolder {
@@ -76,13 +82,20 @@ mod in_sqlite {
 }
 
 #[test]
-fn memory_answers_and_keeps_the_same_in_batches() {
-    let (first, count) = lists::count_from_environment();
-    lists::play(&memory, first, count);
+fn si_13_memory_answers_and_keeps_the_same_in_batches() {
+    let open = || {
+        let (store, clock) = memory();
+        (vec![store], clock)
+    };
+    lists::play(lists::record, open);
 }
 
 #[test]
-fn sqlite_answers_and_keeps_what_memory_does() {
-    let (first, count) = lists::count_from_environment();
-    lists::play(&sqlite, first, count);
+fn si_22_sqlite_answers_and_keeps_what_memory_does() {
+    lists::play(lists::record, || sqlite_handles(1));
+}
+
+#[test]
+fn g7_two_handles_on_one_file_answer_and_keep_what_one_does() {
+    lists::play(lists::record_lane_by_lane, || sqlite_handles(2));
 }

@@ -8,7 +8,10 @@ use roundel_core::{Op, Reply, Timestamp};
 
 use super::Make;
 use super::desk::{dump, submit};
-use crate::{Clock, Dump, Error, ManualClock, Memory};
+use crate::{Clock, Dump, Error, ManualClock, Memory, Store};
+
+/// Stores over the same rows, and their clock.
+pub type Opened = (Vec<Arc<dyn Store>>, Arc<ManualClock>);
 
 /// Moves in a list.
 const LENGTH: usize = 150;
@@ -24,15 +27,33 @@ pub struct Recorded {
 /// Records a list on the memory store.
 #[must_use]
 pub fn record(seed: u64) -> Recorded {
+    record_with(seed, |_, _| ())
+}
+
+/// Records a list in which each claim is for one lane: the turns that lanes take are remembered by
+/// each process for itself.
+#[must_use]
+pub fn record_lane_by_lane(seed: u64) -> Recorded {
+    record_with(seed, |op, draw| {
+        if let Op::Claim(claim) = op {
+            claim.lanes = draw.one_of(&claim.lanes).copied().into_iter().collect();
+        }
+    })
+}
+
+fn record_with(seed: u64, change: impl Fn(&mut Op, &mut Draw)) -> Recorded {
     let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000_000)));
     let store = Memory::new(clock.clone());
     let mut draw = Draw::new(seed);
     let (mut moves, mut replies) = (Vec::new(), Vec::new());
     for _ in 0..LENGTH {
-        let next = next_move(store.snapshot().rows(), clock.now(), draw.next());
-        match &next {
+        let mut next = next_move(store.snapshot().rows(), clock.now(), draw.next());
+        match &mut next {
             Move::Pass(span) => clock.advance(*span),
-            Move::Op(op) => replies.extend(submit(&store, vec![(**op).clone()])),
+            Move::Op(op) => {
+                change(op, &mut draw);
+                replies.extend(submit(&store, vec![(**op).clone()]));
+            }
         }
         moves.push(next);
     }
@@ -44,17 +65,18 @@ pub fn record(seed: u64) -> Recorded {
     }
 }
 
-/// Plays a recorded list on a fresh store in random batches.
+/// Plays a recorded list on fresh stores over the same rows, in random batches, each batch on any
+/// of them.
 ///
 /// # Panics
 /// When a reply or a row differs.
-pub fn replay(recorded: &Recorded, make: &Make, seed: u64) {
-    let (store, clock) = make();
+pub fn replay(recorded: &Recorded, (stores, clock): &Opened, seed: u64) {
     let mut draw = Draw::new(seed);
     let mut replies = recorded.replies.iter();
-    let mut compare = |batch: Vec<Op>| {
+    let mut compare = |batch: Vec<Op>, draw: &mut Draw| {
         let asked = batch.clone();
-        for (reply, op) in submit(&*store, batch).into_iter().zip(asked) {
+        let store = draw.one_of(stores).expect("a store");
+        for (reply, op) in submit(&**store, batch).into_iter().zip(asked) {
             let expected = replies.next().expect("as many replies as operations");
             assert_eq!(&reply, expected, "to {op:?}");
         }
@@ -64,27 +86,30 @@ pub fn replay(recorded: &Recorded, make: &Make, seed: u64) {
         match next {
             Move::Op(op) => batch.push((**op).clone()),
             Move::Pass(span) => {
-                compare(std::mem::take(&mut batch));
+                compare(std::mem::take(&mut batch), &mut draw);
                 clock.advance(*span);
             }
         }
         if draw.one_in(5) {
-            compare(std::mem::take(&mut batch));
+            compare(std::mem::take(&mut batch), &mut draw);
         }
     }
-    compare(batch);
-    same(&dump(&*store), &recorded.dump);
-    store.close();
+    compare(batch, &mut draw);
+    for store in stores {
+        same(&dump(&**store), &recorded.dump);
+        store.close();
+    }
 }
 
-/// Plays `count` lists, from this seed on.
+/// Plays lists as the environment says: `ROUNDEL_LISTS` of them, from `ROUNDEL_SEED` on.
 ///
 /// # Panics
 /// When a store answers or keeps something else than the memory store; the message names the seed.
-pub fn play(make: &Make, first: u64, count: u64) {
+pub fn play(record: impl Fn(u64) -> Recorded, open: impl Fn() -> Opened) {
+    let (first, count) = count_from_environment();
     for seed in first..first + count {
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            replay(&record(seed), make, seed ^ 0x5EED);
+            replay(&record(seed), &open(), seed ^ 0x5EED);
         }));
         assert!(
             played.is_ok(),
@@ -94,8 +119,7 @@ pub fn play(make: &Make, first: u64, count: u64) {
 }
 
 /// How many lists to play: by default few enough for every run of the tests.
-#[must_use]
-pub fn count_from_environment() -> (u64, u64) {
+fn count_from_environment() -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     (
         number("ROUNDEL_SEED").unwrap_or(1),
@@ -110,7 +134,8 @@ pub fn count_from_environment() -> (u64, u64) {
 pub fn si_22_a_recorded_list_replayed_on_an_empty_store_gives_the_same_dump(make: &Make) {
     let recorded = record(22);
     for seed in 0..3 {
-        replay(&recorded, make, seed);
+        let (store, clock) = make();
+        replay(&recorded, &(vec![store], clock), seed);
     }
     assert!(recorded.dump.runs.len() > 5, "the list did something");
 }
