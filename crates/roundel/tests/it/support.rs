@@ -110,7 +110,7 @@ impl Db {
         let mut future = std::pin::pin!(future);
         let begun = Instant::now();
         loop {
-            if let Ok(value) = tokio::time::timeout(Duration::from_millis(5), &mut future).await {
+            if let Ok(value) = tokio::time::timeout(Duration::from_millis(1), &mut future).await {
                 return value;
             }
             assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
