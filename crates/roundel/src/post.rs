@@ -72,29 +72,21 @@ impl Post {
 
     /// Asks for these things, in this order.
     pub(crate) fn ask_all(&self, asks: Vec<Ask>) -> Vec<oneshot::Receiver<Answered>> {
-        let mut receivers = Vec::with_capacity(asks.len());
-        let mut requests = Vec::with_capacity(asks.len());
-        let mut waiting = lock(&self.sink.waiting);
-        for ask in asks {
-            let (sender, receiver) = oneshot::channel();
-            receivers.push(receiver);
-            let tag = waiting.put(sender) as u64;
-            requests.push(Request {
-                ask,
-                tag,
-                sink: self.sink.clone(),
-            });
-        }
-        drop(waiting);
+        let (requests, receivers) = asks.into_iter().map(|ask| self.request(ask)).unzip();
         self.store.submit(requests);
         receivers
     }
 
+    fn request(&self, ask: Ask) -> (Request, oneshot::Receiver<Answered>) {
+        let (sender, receiver) = oneshot::channel();
+        let tag = lock(&self.sink.waiting).put(sender) as u64;
+        let sink = self.sink.clone();
+        (Request { ask, tag, sink }, receiver)
+    }
+
     pub(crate) async fn ask(&self, ask: Ask) -> Result<(Reply, Ask), (Error, Option<Ask>)> {
-        let receiver = self
-            .ask_all(vec![ask])
-            .pop()
-            .expect("one answer for one question");
+        let (request, receiver) = self.request(ask);
+        self.store.submit(vec![request]);
         match receiver.await {
             Ok(Answered {
                 result: Ok(reply),

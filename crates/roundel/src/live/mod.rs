@@ -403,8 +403,11 @@ impl LiveRun {
     /// The round was committed. Returns whether the run is still this worker's.
     pub(crate) fn committed(&mut self, committed: Committed) -> bool {
         self.epoch = committed.epoch;
-        let draft = std::mem::take(&mut self.draft);
+        let mut draft = std::mem::take(&mut self.draft);
         self.head += draft.entries.len() as u64;
+        // The room is used again: a round should not cost an allocation.
+        draft.entries.clear();
+        self.draft.entries = draft.entries;
         self.children.extend(
             draft
                 .children
