@@ -150,10 +150,11 @@ fn ro_13_a_parked_run_goes_on_when_an_operator_says_so() {
     let state = RunState::Running;
     assert_eq!(world.op(&resume), Err(Refusal::NotParked { run, state }));
     let mut worker = A;
-    while world.state(run) != RunState::Parked {
+    for _ in 0..=limits::CRASHES {
         crash(&mut world, &mut worker);
         world.claim(worker, 1);
     }
+    assert_eq!(world.state(run), RunState::Parked);
     assert_eq!(world.must(resume), Reply::Resumed);
     let row = world.run(run);
     assert_eq!(
