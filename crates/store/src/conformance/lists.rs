@@ -47,7 +47,8 @@ fn record_with(seed: u64, change: impl Fn(&mut Op, &mut Draw)) -> Recorded {
     let mut draw = Draw::new(seed);
     let (mut moves, mut replies) = (Vec::new(), Vec::new());
     for _ in 0..LENGTH {
-        let mut next = next_move(store.snapshot().rows(), clock.now(), draw.next());
+        let seed = draw.next();
+        let mut next = store.look(|rows| next_move(rows, clock.now(), seed));
         match &mut next {
             Move::Pass(span) => clock.advance(*span),
             Move::Op(op) => {

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
-use roundel_core::Hint;
+use roundel_core::{Hint, Rows};
 
 pub use faults::{Fate, Faults, Point};
 pub use state::Snapshot;
@@ -82,6 +82,14 @@ impl Memory {
     /// When called from inside a step.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.state().restore(snapshot);
+    }
+
+    /// Looks at the rows, all but journals and labels, as they are now.
+    ///
+    /// # Panics
+    /// When called from inside a step.
+    pub fn look<T>(&self, look: impl FnOnce(&Rows) -> T) -> T {
+        look(&self.state().tables.rows)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

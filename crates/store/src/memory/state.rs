@@ -42,14 +42,6 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-impl Snapshot {
-    /// All rows but journals and labels.
-    #[must_use]
-    pub fn rows(&self) -> &Rows {
-        &self.tables.rows
-    }
-}
-
 impl State {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {

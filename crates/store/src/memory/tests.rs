@@ -91,7 +91,7 @@ fn claim(store: &Memory) -> Vec<RunId> {
 }
 
 fn runs(store: &Memory) -> usize {
-    store.snapshot().rows().runs().count()
+    store.look(|rows| rows.runs().count())
 }
 
 /// Strikes once, at this point.
@@ -175,11 +175,13 @@ impl Work for Step {
     }
 }
 
+fn epoch(store: &Memory) -> u64 {
+    store.look(|rows| rows.run(run(1)).expect("run 1").epoch)
+}
+
 /// Takes a step of run 1. Returns what was answered, and how many rows it saw.
 fn step(store: &Memory, sql: &'static str) -> (Result<Reply, Error>, Option<i64>) {
-    let snapshot = store.snapshot();
-    let row = snapshot.rows().run(run(1)).expect("run 1");
-    let round = Round::new(row.id, WORKER, row.epoch);
+    let round = Round::new(run(1), WORKER, epoch(store));
     let (seen, saw) = mpsc::channel();
     let work = Box::new(Step { round, sql, seen });
     let answer = submit(store, Ask::Work(work));
@@ -209,7 +211,6 @@ fn a1_a_fault_takes_back_what_a_step_wrote_with_its_round() {
     let (store, _) = store();
     ask(&store, start(1, true)).expect("started");
     assert_eq!(step(&store, ROW).1, Some(1));
-    let epoch = |store: &Memory| store.snapshot().rows().run(run(1)).expect("run 1").epoch;
     let before = epoch(&store);
     store.inject(Once::at(Point::Commit, Fate::Abort));
     let (aborted, saw) = step(&store, ROW);
