@@ -34,7 +34,7 @@ fn strange<E: std::error::Error + Send + Sync + 'static>(column: usize, error: E
 #[error("`{0}` is not a value this version of roundel knows; a newer one may have written it")]
 struct Unknown(String);
 
-fn unknown(column: usize, found: impl ToString) -> Error {
+fn unknown(column: usize, found: &dyn ToString) -> Error {
     strange(column, Unknown(found.to_string()))
 }
 
@@ -62,7 +62,7 @@ fn time_if_any(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>> {
 
 pub(super) fn state(row: &Row<'_>, column: usize) -> Result<RunState> {
     let word = row.get_ref(column)?.as_str()?;
-    RunState::parse(word).ok_or_else(|| unknown(column, word))
+    RunState::parse(word).ok_or_else(|| unknown(column, &word))
 }
 
 fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T> {
@@ -86,7 +86,7 @@ fn cancel(row: &Row<'_>, column: usize) -> Result<CancelMark> {
         0 => Ok(CancelMark::None),
         1 => Ok(CancelMark::Requested),
         2 => Ok(CancelMark::Seen),
-        other => Err(unknown(column, other)),
+        other => Err(unknown(column, &other)),
     }
 }
 
@@ -253,7 +253,7 @@ pub(super) fn key_id(row: &Row<'_>) -> Result<KeyId> {
     let kind = KeyKind::ALL.into_iter().find(|kind| kind.as_str() == word);
     Ok(KeyId {
         namespace: name(row, 0)?,
-        kind: kind.ok_or_else(|| unknown(1, word))?,
+        kind: kind.ok_or_else(|| unknown(1, &word))?,
         key: row.get(2)?,
     })
 }

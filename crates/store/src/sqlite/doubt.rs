@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::columns::number;
-use super::open;
+use super::log::{Move, move_log};
 use super::shared::Shared;
 
 const LAST: &str = "SELECT batch FROM roundel_committer WHERE incarnation = ?1";
@@ -19,7 +19,7 @@ pub(super) fn was_committed(
     if let Some(gone) = shared.gone() {
         return Err(gone);
     }
-    if !open::checkpoint(connection, open::Checkpoint::Full) {
+    if !move_log(connection, Move::All) {
         return Err("the log cannot be moved into the database".into());
     }
     let last = under_lock(connection, &shared.incarnation).map_err(|error| error.to_string())?;

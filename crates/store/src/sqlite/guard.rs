@@ -61,55 +61,72 @@ fn is_allowed(action: &AuthAction<'_>) -> bool {
         AuthAction::Function { function_name } => {
             !function_name.eq_ignore_ascii_case("load_extension")
         }
-        AuthAction::Insert { table_name }
-        | AuthAction::Delete { table_name }
-        | AuthAction::Update { table_name, .. }
-        | AuthAction::CreateTable { table_name }
-        | AuthAction::CreateTempTable { table_name }
-        | AuthAction::DropTable { table_name }
-        | AuthAction::DropTempTable { table_name }
-        | AuthAction::AlterTable { table_name, .. }
-        | AuthAction::Analyze { table_name }
-        | AuthAction::CreateVtable { table_name, .. }
-        | AuthAction::DropVtable { table_name, .. } => is_free(table_name),
-        AuthAction::CreateView { view_name }
-        | AuthAction::CreateTempView { view_name }
-        | AuthAction::DropView { view_name }
-        | AuthAction::DropTempView { view_name } => is_free(view_name),
-        AuthAction::Reindex { index_name } => is_free(index_name),
-        AuthAction::CreateIndex {
+        AuthAction::Read { .. } | AuthAction::Select | AuthAction::Recursive => true,
+        _ => changed(action).into_iter().flatten().all(is_free),
+    }
+}
+
+/// The names of what is written, made or removed, and of what that belongs to.
+fn changed<'a>(action: &AuthAction<'a>) -> [Option<&'a str>; 2] {
+    use AuthAction as A;
+    match *action {
+        A::Insert { table_name: name }
+        | A::Delete { table_name: name }
+        | A::Update {
+            table_name: name, ..
+        }
+        | A::CreateTable { table_name: name }
+        | A::CreateTempTable { table_name: name }
+        | A::DropTable { table_name: name }
+        | A::DropTempTable { table_name: name }
+        | A::AlterTable {
+            table_name: name, ..
+        }
+        | A::Analyze { table_name: name }
+        | A::CreateVtable {
+            table_name: name, ..
+        }
+        | A::DropVtable {
+            table_name: name, ..
+        }
+        | A::CreateView { view_name: name }
+        | A::CreateTempView { view_name: name }
+        | A::DropView { view_name: name }
+        | A::DropTempView { view_name: name }
+        | A::Reindex { index_name: name } => [Some(name), None],
+        A::CreateIndex {
             index_name: name,
             table_name,
         }
-        | AuthAction::CreateTempIndex {
+        | A::CreateTempIndex {
             index_name: name,
             table_name,
         }
-        | AuthAction::DropIndex {
+        | A::DropIndex {
             index_name: name,
             table_name,
         }
-        | AuthAction::DropTempIndex {
+        | A::DropTempIndex {
             index_name: name,
             table_name,
         }
-        | AuthAction::CreateTrigger {
+        | A::CreateTrigger {
             trigger_name: name,
             table_name,
         }
-        | AuthAction::CreateTempTrigger {
+        | A::CreateTempTrigger {
             trigger_name: name,
             table_name,
         }
-        | AuthAction::DropTrigger {
+        | A::DropTrigger {
             trigger_name: name,
             table_name,
         }
-        | AuthAction::DropTempTrigger {
+        | A::DropTempTrigger {
             trigger_name: name,
             table_name,
-        } => is_free(name) && is_free(table_name),
-        _ => true,
+        } => [Some(name), Some(table_name)],
+        _ => [None, None],
     }
 }
 

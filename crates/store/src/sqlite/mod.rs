@@ -12,6 +12,7 @@ mod due;
 mod faults;
 pub(crate) mod guard;
 mod load;
+mod log;
 mod migrate;
 mod open;
 mod patience;
@@ -68,6 +69,14 @@ pub enum Synchronous {
     Full,
     /// For nothing: after a loss of power the last commits may be missing, though never a part.
     Normal,
+}
+
+impl Options {
+    /// How long SQLite waits for the write lock. With the tries of the writer, all of them end
+    /// before those who wait are told to give up.
+    fn busy_wait(&self) -> Duration {
+        self.busy_timeout.min(self.answer_within / 5)
+    }
 }
 
 impl Default for Options {

@@ -6,12 +6,14 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::migrate::{self, NEWEST};
 use super::shared::Identity;
+use super::trouble::is_busy;
 use super::{Options, Synchronous, guard, place};
 use crate::Error;
 
@@ -22,13 +24,16 @@ const APPLICATION_ID: i64 = 0x526E_646C;
 /// Pages in the log after which it is moved into the database.
 const CHECKPOINT_PAGES: i64 = 4_000;
 /// Bytes to which a longer log file is cut when it begins anew.
-const LOG_BYTES: i64 = 64 << 20;
-/// Kilobytes of pages that the writer keeps. More costs time: after every commit in which a page was
-/// split, SQLite walks through all of them.
+const LOG_BYTES: u64 = super::log::LONG;
+/// Kilobytes of pages that the writer keeps. More costs time: after every commit in which a page
+/// was split, SQLite walks through all of them.
 const WRITER_CACHE: i64 = 8 << 10;
 
 /// Rows of processes, beyond which old ones are removed.
 const COMMITTERS: i64 = 64;
+
+/// Tries to put a file into WAL mode.
+const WAL_TRIES: u32 = 100;
 
 /// Refuses a library that can corrupt the file.
 pub(super) fn check_library(version: i32) -> Result<(), Error> {
@@ -178,7 +183,16 @@ fn sign(connection: &Connection) -> rusqlite::Result<()> {
 
 fn set_wal(connection: &Connection, path: &Path) -> Result<(), Error> {
     let sql = "PRAGMA journal_mode = WAL";
-    let mode: Result<String, _> = connection.query_row(sql, [], |row| row.get(0));
+    let mut tries = 0;
+    let mode = loop {
+        let mode: Result<String, _> = connection.query_row(sql, [], |row| row.get(0));
+        // Two who do this at once may both be told that the other is at it.
+        match &mode {
+            Err(error) if is_busy(error) && tries < WAL_TRIES => tries += 1,
+            _ => break mode,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
     match mode {
         Ok(mode) if mode == "wal" => Ok(()),
         Ok(mode) => Err(Error::Unusable(format!(
@@ -198,9 +212,7 @@ fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connectio
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags);
     let connection = connection.map_err(|error| failed(path, &error))?;
-    // With the tries of the writer, all of them end before those who wait are told to give up.
-    let timeout = options.busy_timeout.min(options.answer_within / 5);
-    let timeout = connection.busy_timeout(timeout);
+    let timeout = connection.busy_timeout(options.busy_wait());
     timeout.map_err(|error| failed(path, &error))?;
     Ok(connection)
 }
@@ -266,9 +278,12 @@ fn settle(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
     set("cell_size_check", 1)?;
     set("temp_store", 2)?;
     connection.pragma_update_and_check(None, "mmap_size", 0, |_| Ok(()))?;
-    let pages = CHECKPOINT_PAGES;
+    let (pages, bytes) = (
+        CHECKPOINT_PAGES,
+        i64::try_from(LOG_BYTES).unwrap_or(i64::MAX),
+    );
     connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))?;
-    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", bytes, |_| Ok(()))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     Ok(())
 }
@@ -319,27 +334,4 @@ fn assert_settings(connection: &Connection, path: &Path, options: &Options) -> R
             path.display()
         ))),
     }
-}
-
-/// How far to go in moving the log into the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Checkpoint {
-    /// As far as nobody has to wait.
-    Passive,
-    /// All of it.
-    Full,
-    /// All of it, and the log file is emptied.
-    Truncate,
-}
-
-/// Moves the log into the database. Returns whether all of it was moved.
-pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> bool {
-    let sql = match how {
-        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
-        Checkpoint::Full => "PRAGMA wal_checkpoint(FULL)",
-        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
-    };
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?));
-    let moved: rusqlite::Result<(i64, i64, i64)> = connection.query_row(sql, [], read);
-    moved.is_ok_and(|(busy, log, moved)| busy == 0 && log == moved)
 }

@@ -19,7 +19,7 @@ const REMOTE: [(u32, &str); 12] = [
     (0x00C3_6400, "Ceph"),
     (0x0BD0_0BD0, "Lustre"),
     (0x564C, "NCP"),
-    (0x0161_970, "GFS2"),
+    (0x0116_1970, "GFS2"),
 ];
 
 /// Refuses a file system without shared memory.

@@ -79,14 +79,17 @@ pub(super) fn answer(
 ) -> Result<std::result::Result<Answer, Refusal>> {
     let transaction = connection.transaction()?;
     let reader = Reader(&transaction);
-    if let Query::Journal { run, .. }
-    | Query::Mail(run, ..)
-    | Query::State(run)
-    | Query::Children(run, ..) = query
+    let about = match query {
+        Query::Journal { run, .. }
+        | Query::Mail(run, ..)
+        | Query::State(run)
+        | Query::Children(run, ..) => Some(*run),
+        _ => None,
+    };
+    if let Some(run) = about
+        && reader.all(EXISTS, [run.as_bytes()], |_| Ok(()))?.is_empty()
     {
-        if reader.all(EXISTS, [run.as_bytes()], |_| Ok(()))?.is_empty() {
-            return Ok(Err(Refusal::UnknownRun { run: *run }));
-        }
+        return Ok(Err(Refusal::UnknownRun { run }));
     }
     reader.answer(query).map(Ok)
 }

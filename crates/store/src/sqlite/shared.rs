@@ -227,13 +227,13 @@ impl Shared {
         lock(&self.listeners).push(listener);
     }
 
-    pub(super) fn hint(&self, hints: Vec<Hint>) {
+    pub(super) fn hint(&self, hints: &[Hint]) {
         if hints.is_empty() {
             return;
         }
         let listeners = lock(&self.listeners).clone();
         for listener in &listeners {
-            guarded(|| listener.hints(hints.clone()));
+            guarded(|| listener.hints(hints.to_vec()));
         }
     }
 

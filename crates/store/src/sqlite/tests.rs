@@ -1,7 +1,7 @@
 //! What cannot be provoked from outside: commits that fail halfway, settings, old libraries.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use self::tools::{
     File, WORKER, ask_all, claimed, collector, commit, register, round, row, start, started,
 };
 use super::faults::Fault;
-use super::{Options, Sqlite, open};
+use super::{Options, Sqlite, Synchronous, open};
 use crate::{Ask, Error, Request, Store, Tx, TxError, Work, Worked};
 
 #[allow(dead_code)]
@@ -187,7 +187,7 @@ fn g18_every_connection_has_its_settings() {
             ("cell_size_check", 1),
             ("temp_store", 2),
             ("wal_autocheckpoint", 4000),
-            ("journal_size_limit", 64 << 20),
+            ("journal_size_limit", 1 << 20),
         ] {
             let found = connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
             assert_eq!(found.unwrap(), value, "{name}");
@@ -223,6 +223,45 @@ fn g6_an_old_library_is_refused() {
         error.contains("SQLite 3.51.2") && error.contains("3.51.3"),
         "{error}"
     );
+}
+
+#[test]
+fn g5_the_log_stays_short_although_there_is_always_a_reader() {
+    let file = File::new();
+    let options = Options {
+        synchronous: Synchronous::Normal,
+        ..file.options()
+    };
+    let store = Sqlite::open(&file.path(), options).unwrap();
+    register(&store);
+    let id = claimed(&store, 1);
+    let log = file.folder.path().join("runs.db-wal");
+    let stop = AtomicBool::new(false);
+    let mut longest = 0;
+    std::thread::scope(|scope| {
+        for pause in [5, 6, 7] {
+            let (file, stop) = (&file, &stop);
+            scope.spawn(move || {
+                let reader = Connection::open(file.path()).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    let sql = "BEGIN; SELECT count(*) FROM roundel_run";
+                    reader.execute_batch(sql).unwrap();
+                    std::thread::sleep(Duration::from_millis(pause));
+                    reader.execute_batch("COMMIT").unwrap();
+                }
+            });
+        }
+        for epoch in 1..=2000 {
+            let mut large = round(id, epoch);
+            large.entries.pop();
+            large.entries.extend(vec![b' '; 10_000]);
+            large.entries.push(b']');
+            commit(&store, large).unwrap();
+            longest = longest.max(std::fs::metadata(&log).unwrap().len());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(longest < 5 << 20, "the log grew to {longest} bytes");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use roundel_core::Hint;
 use rusqlite::Connection;
 
 use super::batch::Session;
+use super::log::{Log, Move, move_log};
 use super::queue::{BATCH, Item, Woken};
 use super::shared::Shared;
 use super::trouble::{Trouble, is_busy};
@@ -31,6 +32,8 @@ const TAKING: Duration = Duration::from_millis(2);
 const BUSY_TRIES: u32 = 3;
 /// After this long without work, the log is moved into the database.
 const IDLE: Duration = Duration::from_secs(1);
+/// How long closing waits for readers of other processes before it leaves the log to them.
+const CLOSING: Duration = Duration::from_millis(200);
 /// How long to wait before the next try to open the file again.
 const REOPEN: Duration = Duration::from_millis(100);
 
@@ -62,11 +65,13 @@ struct Writer {
     number: u64,
     /// Something was committed since the log was last moved.
     fresh: bool,
+    log: Log,
 }
 
 /// The thread.
 pub(super) fn run(shared: Arc<Shared>, connection: Connection) {
     let mut writer = Writer {
+        log: Log::of(&shared.path),
         shared,
         again: VecDeque::new(),
         number: 0,
@@ -81,7 +86,8 @@ pub(super) fn run(shared: Arc<Shared>, connection: Connection) {
         let opened = Rc::new(opened);
         match writer.serve(&opened, doubt.take()) {
             Exit::Closed => {
-                open::checkpoint(&opened, open::Checkpoint::Truncate);
+                let _ = opened.busy_timeout(CLOSING);
+                move_log(&opened, Move::Truncate);
                 return;
             }
             Exit::Reopen(open) => doubt = open,
@@ -102,10 +108,10 @@ impl Writer {
                 };
             }
         };
-        if let Some(doubt) = doubt {
-            if let Some(exit) = self.resolve(connection, doubt) {
-                return exit;
-            }
+        if let Some(doubt) = doubt
+            && let Some(exit) = self.resolve(connection, doubt)
+        {
+            return exit;
         }
         loop {
             let Some((mut batch, new)) = self.next_batch(connection) else {
@@ -121,7 +127,9 @@ impl Writer {
             let trouble = match tried {
                 Ok(Ok(hints)) => {
                     self.shared.deliver(batch);
-                    self.shared.hint(hints);
+                    self.shared.hint(&hints);
+                    self.log
+                        .keep_short(connection, self.shared.options.busy_wait());
                     continue;
                 }
                 Ok(Err((trouble, hints))) => (trouble, hints),
@@ -149,7 +157,7 @@ impl Writer {
                     }
                 }
                 Woken::Idle => {
-                    open::checkpoint(connection, open::Checkpoint::Passive);
+                    move_log(connection, Move::Some);
                     self.fresh = false;
                 }
                 Woken::Closed => return None,
@@ -303,7 +311,7 @@ impl Writer {
         match doubt::was_committed(connection, &self.shared, doubt.number) {
             Ok(true) => {
                 self.shared.deliver(doubt.batch);
-                self.shared.hint(doubt.hints);
+                self.shared.hint(&doubt.hints);
             }
             Ok(false) => self.again.push_front(doubt.batch),
             Err(message) => {

@@ -264,6 +264,7 @@ impl Row {
     ///
     /// # Errors
     /// When there is no such column, or it holds something else.
+    #[allow(clippy::needless_pass_by_value)]
     pub fn get<T: FromValue>(&self, column: impl Column) -> Result<T, TxError> {
         let value = column.place(self).map(|place| &self.values[place]);
         value.and_then(T::from_value).ok_or_else(|| TxError::Type {
@@ -320,11 +321,7 @@ fn numbered(name: &str) -> Result<usize, TxError> {
 }
 
 pub(super) fn read_all(statement: &mut Statement<'_>) -> Result<Vec<Row>, TxError> {
-    let names: Vec<String> = statement
-        .column_names()
-        .into_iter()
-        .map(String::from)
-        .collect();
+    let names: Vec<String> = statement.column_names().map(String::from).collect();
     let names: std::sync::Arc<[String]> = names.into();
     let mut found = Vec::new();
     let mut rows = statement.raw_query();
