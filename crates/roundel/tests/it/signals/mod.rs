@@ -2,7 +2,9 @@
 
 mod anew;
 mod answers;
+mod batches;
 mod crowd;
+mod failures;
 mod interleaved;
 mod orders;
 mod recovery;
