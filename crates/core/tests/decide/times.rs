@@ -146,3 +146,19 @@ fn b14_a_lease_as_long_as_the_longest_still_counts() {
     world.now = Timestamp(world.now.0 - 1);
     assert_eq!(world.claimed_ids(B, 1), [run]);
 }
+
+#[test]
+fn ro_16_a_second_message_does_not_cost_a_run_its_place() {
+    let mut world = World::new();
+    let (first, second) = (
+        world.waiting(A, &[(1, "x"), (2, "y")]),
+        world.waiting(A, &[(1, "x")]),
+    );
+    let woken = world.now;
+    world.signal(first, "x", 1);
+    world.pass(Duration::from_secs(1));
+    world.signal(second, "x", 1);
+    world.signal(first, "y", 1);
+    assert_eq!(world.run(first).ready_at, Some(woken));
+    assert_eq!(world.claimed_ids(A, 9), [first, second]);
+}
