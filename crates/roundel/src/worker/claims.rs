@@ -20,8 +20,7 @@ pub(super) async fn run(worker: Arc<Worker>) {
         drop_idle(&worker);
         let room = worker.config.max_live.saturating_sub(worker.ports().len());
         if room == 0 {
-            // Whoever ends a run when there is no room wakes this loop.
-            worker.wake_claims.notified().await;
+            worker.room.notified().await;
             worker.claim_at(Timestamp(0));
             continue;
         }

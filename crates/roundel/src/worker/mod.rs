@@ -51,6 +51,8 @@ pub(crate) struct Worker {
     cache: Mutex<Cache>,
     due: Mutex<Option<Timestamp>>,
     wake_claims: Notify,
+    /// Somebody left when there was no room.
+    room: Notify,
     renewals: renew::Renewals,
     stopping: AtomicBool,
     emptied: Notify,
@@ -128,6 +130,7 @@ impl Worker {
             ports: Mutex::default(),
             due: Mutex::new(Some(Timestamp(0))),
             wake_claims: Notify::new(),
+            room: Notify::new(),
             renewals: renew::Renewals::default(),
             stopping: AtomicBool::new(false),
             emptied: Notify::new(),
@@ -360,7 +363,7 @@ impl Worker {
         ports.remove(&run);
         self.gauge(ports);
         if was_full {
-            self.claim_at(Timestamp(0));
+            self.room.notify_one();
         }
         if ports.is_empty() && self.is_stopping() {
             self.emptied.notify_waiters();
@@ -393,6 +396,7 @@ impl Worker {
     pub(crate) fn abandon(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake_claims.notify_one();
+        self.room.notify_one();
         self.renewals.stop();
         for port in self.ports().values() {
             port.post(Note::Lost);
@@ -404,6 +408,7 @@ impl Worker {
     pub(crate) async fn stop(&self, drain: Duration) {
         if !self.stopping.swap(true, Ordering::AcqRel) {
             self.wake_claims.notify_one();
+            self.room.notify_one();
         }
         let emptied = async {
             loop {
