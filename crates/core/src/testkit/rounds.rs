@@ -141,7 +141,8 @@ fn open(round: &mut Round, namespace: &Name, draw: &mut Draw) {
     let first = u32::try_from(round.epoch).unwrap_or(0) * 100;
     for call in first..first + draw.below(4) as u32 {
         let offerable = draw.one_in(2);
-        let name = draw.pick(if offerable { &OFFERED } else { &PLAIN }).clone();
+        let offered = offerable || draw.one_in(6);
+        let name = draw.pick(if offered { &OFFERED } else { &PLAIN }).clone();
         if offerable {
             let (namespace, name) = (namespace.clone(), name.clone());
             round.gates.push(GateId { namespace, name });

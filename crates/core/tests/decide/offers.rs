@@ -52,6 +52,7 @@ fn si_02_targeted_before_offered_and_offers_in_order() {
 fn a_wait_that_takes_no_offers_gets_none() {
     let mut world = World::new();
     let run = world.owned(A);
+    assert_eq!(world.offer("@job", 1), Sent::Queued);
     let mut round = opening(world.round(run), &[JOB]);
     round.opened[0].offerable = false;
     world.commit(suspending(round));

@@ -402,7 +402,8 @@ impl World {
             assert_eq!(row.watchers as usize, watchers, "watchers of {row:?}");
             if row.state.has_ended() {
                 assert_eq!((row.matched, waits), (0, 0), "an ended run waits: {row:?}");
-                assert!(row.outcome.is_some() && row.ready_at.is_none(), "{row:?}");
+                let due = row.ready_at.or(row.timer_at).or(row.news_at);
+                assert!(row.outcome.is_some() && due.is_none(), "{row:?}");
             } else {
                 assert_eq!(row.matched as usize, own + taken, "matched of {row:?}");
             }
