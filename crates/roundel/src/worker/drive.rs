@@ -118,7 +118,7 @@ impl Worker {
     }
 
     /// Asks until the store says yes or no: its troubles are not the run's.
-    async fn insist(&self, mut ask: Ask) -> Result<(Reply, Ask), (Error, Option<Ask>)> {
+    pub(super) async fn insist(&self, mut ask: Ask) -> Result<(Reply, Ask), (Error, Option<Ask>)> {
         let mut pause = Duration::from_millis(5);
         loop {
             match self.post.ask(ask).await {

@@ -15,7 +15,7 @@ use roundel_core::{
     Claimed, Delivery, Failure, Hint, Lane, LaneId, Name, Op, Register, Release, Reply, RunId,
     Then, Timestamp, WorkerId,
 };
-use roundel_store::{Answer, Listener, Query, Store};
+use roundel_store::{Answer, Ask, Listener, Query, Store};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
@@ -330,7 +330,7 @@ impl Worker {
     async fn park_unread(&self, claimed: &Claimed, failure: Failure) {
         let mut round = roundel_core::Round::new(claimed.run, self.id, claimed.epoch);
         round.then = Then::Park(Box::new(failure));
-        if self.post.op(Op::Commit(round)).await.is_ok() {
+        if self.insist(Ask::Op(Op::Commit(round))).await.is_ok() {
             self.counters.runs_parked.one();
         }
     }
