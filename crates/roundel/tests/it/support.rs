@@ -143,7 +143,15 @@ impl Db {
 
     /// Starts an engine that is set up like this.
     pub async fn start(&self, set_up: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Process {
-        let store = self.open();
+        self.start_over(self.open(), set_up).await
+    }
+
+    /// Starts an engine with this way to the database.
+    pub async fn start_over(
+        &self,
+        store: Arc<Faulty>,
+        set_up: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Process {
         let engine = set_up(Engine::over(store.clone()))
             .start()
             .await
