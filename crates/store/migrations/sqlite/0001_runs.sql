@@ -22,9 +22,11 @@ CREATE TABLE roundel_lane (
 CREATE TABLE roundel_run (
     id               BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     lane             INTEGER NOT NULL,
-    state            TEXT NOT NULL CHECK (state = 'running' OR state IN (
-        'ready', 'running', 'waiting', 'rolling_back', 'parked',
-        'completed', 'failed', 'rolled_back', 'rollback_failed', 'cancelled')),
+    -- Not `IN`, for which SQLite would fill a table of its own at every update.
+    state            TEXT NOT NULL CHECK (
+        state = 'ready' OR state = 'running' OR state = 'waiting' OR state = 'rolling_back'
+        OR state = 'parked' OR state = 'completed' OR state = 'failed' OR state = 'rolled_back'
+        OR state = 'rollback_failed' OR state = 'cancelled'),
     priority         INTEGER NOT NULL,
     execution        INTEGER NOT NULL,
     epoch            INTEGER NOT NULL,

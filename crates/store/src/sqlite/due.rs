@@ -65,6 +65,11 @@ impl<'c> Due<'c> {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn prepared_again(&self) -> i32 {
+        self.due.get_status(rusqlite::StatementStatus::RePrepare)
+    }
+
     /// What is due in these lanes, as `Need::Due` says.
     pub(super) fn search(
         &mut self,

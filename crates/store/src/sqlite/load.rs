@@ -120,6 +120,14 @@ impl<'c> Loads<'c> {
         }
     }
 
+    /// How often statements had to be prepared anew.
+    #[cfg(test)]
+    pub(super) fn prepared_again(&self) -> i32 {
+        let again =
+            |statement: &Statement<'_>| statement.get_status(rusqlite::StatementStatus::RePrepare);
+        again(&self.mail) + again(&self.offers) + again(&self.waiters) + self.due.prepared_again()
+    }
+
     /// Rows other than runs were dropped from memory.
     pub(super) fn forget(&mut self) {
         self.whole.clear();

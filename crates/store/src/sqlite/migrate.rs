@@ -94,24 +94,22 @@ mod tests {
         assert_eq!(schema(&connection), before);
     }
 
-    /// The words between quotes in the check of a column.
-    fn checked_words(table: &str, column: &str) -> Vec<String> {
+    /// The words between quotes in a part of a table's definition.
+    fn words(table: &str, from: &str, to: &str) -> Vec<String> {
         let connection = Connection::open_in_memory().unwrap();
         apply(&connection).unwrap();
         let schema = schema(&connection);
         let (_, sql) = schema.iter().find(|(name, _)| name == table).unwrap();
-        let check = sql.split(&format!("{column} IN (")).nth(1).unwrap();
-        let list = check.split(')').next().unwrap();
-        list.split(',')
-            .map(|word| word.trim().trim_matches('\'').to_owned())
-            .collect()
+        let part = sql.split(from).nth(1).unwrap().split(to).next().unwrap();
+        let quoted = part.split('\'').skip(1).step_by(2);
+        quoted.map(str::to_owned).collect()
     }
 
     #[test]
     fn the_checks_list_every_word_that_is_stored() {
         let states: Vec<&str> = RunState::ALL.into_iter().map(RunState::as_str).collect();
-        assert_eq!(checked_words("roundel_run", "state"), states);
+        assert_eq!(words("roundel_run", "state TEXT", "priority"), states);
         let kinds: Vec<&str> = KeyKind::ALL.into_iter().map(KeyKind::as_str).collect();
-        assert_eq!(checked_words("roundel_key", "kind"), kinds);
+        assert_eq!(words("roundel_key", "kind TEXT", "key TEXT"), kinds);
     }
 }

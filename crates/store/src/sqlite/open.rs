@@ -285,6 +285,8 @@ fn settle(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", bytes, |_| Ok(()))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // Otherwise a statement with `LIMIT ?` is prepared anew for every value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 

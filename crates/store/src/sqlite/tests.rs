@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use roundel_core::{Op, Reply, Round, RunId, WorkerId};
+use roundel_core::{GateId, LaneId, Need, Op, Reply, Round, Rows, RunId, WorkerId};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use self::tools::{
-    File, WORKER, ask_all, claimed, collector, commit, register, round, row, start, started,
+    BEGIN, FLOW, File, SPACE, WORKER, ask_all, claimed, collector, commit, register, round, row,
+    run, start, started,
 };
 use super::faults::Fault;
+use super::load::Loads;
 use super::{Options, Sqlite, Synchronous, open};
 use crate::{Ask, Error, Request, Store, Tx, TxError, Work, Worked};
 
@@ -262,6 +264,30 @@ fn g5_the_log_stays_short_although_there_is_always_a_reader() {
         stop.store(true, Ordering::Relaxed);
     });
     assert!(longest < 5 << 20, "the log grew to {longest} bytes");
+}
+
+#[test]
+fn statements_are_prepared_once_whatever_the_limits() {
+    let file = File::new();
+    drop(file.open_with_worker());
+    let connection = open::writer(&file.path(), &file.options()).unwrap();
+    let mut loads = Loads::new(&connection, BEGIN).unwrap();
+    let mut rows = Rows::default();
+    let gate = GateId {
+        namespace: SPACE,
+        name: FLOW,
+    };
+    for limit in 1..10 {
+        for need in [
+            Need::Due(vec![LaneId(1)], limit),
+            Need::Mail(run(1), FLOW, limit),
+            Need::Offers(gate.clone(), limit),
+            Need::Waiters(gate.clone(), limit),
+        ] {
+            loads.load(need, &mut rows, BEGIN).unwrap();
+        }
+    }
+    assert_eq!(loads.prepared_again(), 0);
 }
 
 #[test]

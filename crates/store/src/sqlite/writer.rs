@@ -102,10 +102,11 @@ impl Writer {
             Ok(session) => session,
             Err(error) => {
                 self.refuse_all(&Error::Unavailable(error.to_string()));
-                return match self.shared.queue.wait(Some(REOPEN)) {
-                    Woken::Closed => Exit::Closed,
-                    Woken::Work | Woken::Idle => Exit::Reopen(doubt),
-                };
+                if self.shared.queue.wait(Some(REOPEN)) == Woken::Closed {
+                    self.leave_unknown(doubt, &error);
+                    return Exit::Closed;
+                }
+                return Exit::Reopen(doubt);
             }
         };
         if let Some(doubt) = doubt
@@ -319,12 +320,18 @@ impl Writer {
                     std::thread::sleep(REOPEN);
                     return Some(Exit::Reopen(Some(doubt)));
                 }
-                let message = format!("{}; and then: {message}", doubt.message);
-                self.shared
-                    .answer_all(doubt.batch, &Error::Unknown(message));
+                self.leave_unknown(Some(doubt), &message);
             }
         }
         None
+    }
+
+    /// Gives up on learning whether a batch was committed.
+    fn leave_unknown(&self, doubt: Option<Doubt>, why: &dyn std::fmt::Display) {
+        if let Some(Doubt { batch, message, .. }) = doubt {
+            let message = format!("{message}; and then: {why}");
+            self.shared.answer_all(batch, &Error::Unknown(message));
+        }
     }
 
     /// Opens the file again, for as long as it takes. None when the store was closed meanwhile.
@@ -343,12 +350,10 @@ impl Writer {
                 .as_ref()
                 .is_some_and(|doubt| self.shared.is_too_late(&doubt.batch))
             {
-                let doubt = doubt.take().expect("just looked");
-                let message = format!("{}; and then: {error}", doubt.message);
-                self.shared
-                    .answer_all(doubt.batch, &Error::Unknown(message));
+                self.leave_unknown(doubt.take(), &error);
             }
             if self.shared.queue.wait(Some(REOPEN)) == Woken::Closed {
+                self.leave_unknown(doubt.take(), &error);
                 self.refuse_all(&Error::Closed);
                 return None;
             }
