@@ -3,6 +3,7 @@
 //! Rows stay in memory from one transaction to the next, as long as nobody else wrote to the file;
 //! so a round of a live run reads nothing.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use super::load::{Loads, is_search};
 use super::queue::Item;
 use super::trouble::Trouble;
 use super::write::Writes;
-use crate::{Ask, Clock, Error, Work, tx};
+use crate::{Ask, Clock, Error, TxError, Work, Worked, tx};
 
 /// Runs kept in memory that nobody has leased.
 const RUNS_KEPT: usize = 20_000;
@@ -254,11 +255,15 @@ impl<'c> Session<'c> {
         let began = Instant::now();
         let worked = {
             let entered = tx::enter(Rc::clone(self.connection));
-            work.run(entered.tx())
+            catch_unwind(AssertUnwindSafe(|| work.run(entered.tx())))
         };
         if self.connection.is_autocommit() {
             return Err(Trouble::Ended(place));
         }
+        let worked = worked.unwrap_or_else(|_| Worked {
+            round: work.refused(TxError::Database("it panicked".into())),
+            keep: false,
+        });
         let took = began.elapsed();
         if took > worked.round.lease / 3 {
             tracing::warn!(%run, ?took, "a step held the transaction for long; others waited");

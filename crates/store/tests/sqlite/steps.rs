@@ -470,11 +470,15 @@ fn a_constraint_that_breaks_at_the_commit_refuses_that_step_alone() {
 }
 
 #[test]
-fn a_panic_in_a_step_harms_nobody_else() {
+fn e1_a_panic_in_a_step_is_refused_and_harms_nobody_else() {
     let file = File::new();
     let (store, id) = prepared(&file);
     let others: Vec<RunId> = (2..6).map(|number| claimed(&store, number)).collect();
-    let mut asks = vec![step(id, 2, |_| panic!("as the test wants"))];
+    let (bad, refused) = refusable(id, 2, |tx| {
+        execute(&tx, "DELETE FROM account").unwrap();
+        panic!("as the test wants");
+    });
+    let mut asks = vec![bad];
     asks.extend(
         others
             .iter()
@@ -482,13 +486,49 @@ fn a_panic_in_a_step_harms_nobody_else() {
     );
     let answers = ask_all(&store, asks);
     assert!(
-        matches!(&answers[0].result, Err(Error::Unusable(_))),
+        answers.iter().all(|answer| answer.result.is_ok()),
         "{answers:?}"
     );
+    assert_eq!(refused.lock().unwrap().len(), 1);
+    assert_eq!((amount(&file), row(&store, id).head), (100, 3));
+}
+
+/// A step that cannot even be refused.
+struct Hopeless(RunId);
+
+impl Work for Hopeless {
+    fn lease(&self) -> (RunId, WorkerId, u64) {
+        (self.0, WORKER, 2)
+    }
+
+    fn run(&mut self, _: Tx) -> Worked {
+        panic!("as the test wants");
+    }
+
+    fn refused(&mut self, _: TxError) -> roundel_core::Round {
+        panic!("this too");
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any + Send> {
+        self
+    }
+}
+
+#[test]
+fn e1_a_step_that_cannot_be_refused_is_answered_alone() {
+    let file = File::new();
+    let (store, id) = prepared(&file);
+    let other = claimed(&store, 2);
+    let asks = vec![
+        Ask::Work(Box::new(Hopeless(id))),
+        Ask::Op(Op::Commit(round(other, 1))),
+    ];
+    let answers = ask_all(&store, asks);
     assert!(
-        answers[1..].iter().all(|answer| answer.result.is_ok()),
+        matches!(answers[0].result, Err(Error::Unusable(_))),
         "{answers:?}"
     );
+    assert!(answers[1].result.is_ok(), "{answers:?}");
     assert!(commit(&store, round(id, 2)).is_ok());
 }
 
