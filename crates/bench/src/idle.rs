@@ -36,8 +36,10 @@ pub async fn measure(
     time: Duration,
 ) -> Result<Figures, crate::w1::Error> {
     let folder = tempfile::Builder::new().prefix("idle-").tempdir_in(dir)?;
-    let engine =
-        Engine::open(folder.path().join("idle.db")).register(SLEEPY, sleepy).start().await?;
+    let engine = Engine::open(folder.path().join("idle.db"))
+        .register(SLEEPY, sleepy)
+        .start()
+        .await?;
     for _ in 0..sleeping {
         engine.start(SLEEPY, &()).await?;
     }
@@ -48,12 +50,19 @@ pub async fn measure(
     let seconds = begin.elapsed().as_secs_f64();
     let cpu_ms_per_second = (processor_ms() - before) / seconds;
     engine.shutdown().await;
-    Ok(Figures { workload: "idle", sleeping, seconds, cpu_ms_per_second })
+    Ok(Figures {
+        workload: "idle",
+        sleeping,
+        seconds,
+        cpu_ms_per_second,
+    })
 }
 
 /// Processor time of all threads, where the system says it.
 fn processor_ms() -> f64 {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return 0.0;
+    };
     let on_cpu = |task: std::fs::DirEntry| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<f64>().ok()

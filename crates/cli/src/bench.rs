@@ -150,7 +150,10 @@ async fn run_idle(args: &Idle) -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     println!("an engine with {} runs asleep", figures.sleeping);
-    println!("  processor time, ms per second         {:>14.2}", figures.cpu_ms_per_second);
+    println!(
+        "  processor time, ms per second         {:>14.2}",
+        figures.cpu_ms_per_second
+    );
     Ok(())
 }
 

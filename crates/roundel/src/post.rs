@@ -128,12 +128,6 @@ impl Waiting {
 }
 
 impl Pending {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
     fn hand_out(&self, answers: Vec<Answered>) {
         let mut waiting = lock(&self.waiting);
         let place = |tag: u64| usize::try_from(tag).unwrap_or(usize::MAX);

@@ -81,6 +81,8 @@ pub struct Request {
     pub sink: Arc<dyn Sink>,
 }
 
+// Nearly all are operations: a box for each would cost more than the room it saves.
+#[allow(clippy::large_enum_variant)]
 /// What is asked: an operation, or user code to be run inside the transaction first.
 pub enum Ask {
     /// An operation.

@@ -184,10 +184,10 @@ impl Inner {
 
     /// The attempt is over: nothing of it runs any more.
     pub(crate) fn attempt_over(&mut self, call: u32) {
-        if let Some(slot) = self.calls.get_mut(&call) {
-            if std::mem::replace(&mut slot.run, false) {
-                self.running -= 1;
-            }
+        if let Some(slot) = self.calls.get_mut(&call)
+            && std::mem::replace(&mut slot.run, false)
+        {
+            self.running -= 1;
         }
     }
 

@@ -369,25 +369,28 @@ impl LiveRun {
                 retry_at,
             });
         }
-        if failure.class == Class::Transient {
-            failure.class = Class::Exhausted;
-        }
         failure.attempts.clone_from(&slot.attempts);
-        if failure.origin.is_none() {
-            let name = what.signature().1.to_owned();
-            let run = self.shared.info.run;
-            failure.origin = Some(Box::new(Origin {
-                run,
-                call,
-                name,
-                attempt,
-            }));
-        }
+        self.close(&mut failure, call, &what, attempt);
         Some(Entry::Did {
             call,
             what,
             outcome: Outcome::Failure(Box::new(failure)),
         })
+    }
+
+    /// No further attempt is made: the failure says so, and where it happened.
+    fn close(&self, failure: &mut Failure, call: u32, what: &Call, attempt: u32) {
+        if failure.class == Class::Transient {
+            failure.class = Class::Exhausted;
+        }
+        let (run, name) = (self.shared.info.run, what.signature().1.to_owned());
+        let origin = Origin {
+            run,
+            call,
+            name,
+            attempt,
+        };
+        failure.origin.get_or_insert_with(|| Box::new(origin));
     }
 
     fn count(&self, class: Class) {

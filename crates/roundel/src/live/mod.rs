@@ -7,6 +7,7 @@
 
 mod cancel;
 mod draft;
+mod inbox;
 mod replay;
 mod step;
 
@@ -20,12 +21,12 @@ use std::time::Duration;
 
 use roundel_core::{
     Claimant, Claimed, Committed, Delivery, Entry, Failure, Name, Outcome, Payload, Round, RunId,
-    RunState, Source, Then, Timestamp, WorkerId, encode_entries,
+    RunState, Then, Timestamp, WorkerId, encode_entries,
 };
 use rustc_hash::FxHashSet;
 
 use crate::cx::Cx;
-use crate::cx::shared::{Phase, RunInfo, Shared};
+use crate::cx::shared::{RunInfo, Shared};
 use crate::flag::Flag;
 use crate::metrics::Counters;
 
@@ -158,10 +159,6 @@ impl LiveRun {
         self.shared.info.run
     }
 
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
     /// Is this what was claimed, so that nothing need be replayed?
     pub(crate) fn is_current(&self, claimed: &Claimed) -> bool {
         self.head == claimed.head && self.shared.info.execution == claimed.execution
@@ -176,11 +173,6 @@ impl LiveRun {
             self.cancel(claimed.at, claimed.cancel == roundel_core::CancelMark::Seen);
         }
         self.flag.wake_by_ref();
-    }
-
-    /// A message came while it was in memory.
-    pub(crate) fn deliver(&mut self, delivery: Delivery) {
-        self.inbox.push_back(delivery);
     }
 
     /// Brings the function as far as it goes.
@@ -449,54 +441,6 @@ impl LiveRun {
         Claimant {
             worker: self.driver.worker,
             lease: self.driver.lease,
-        }
-    }
-
-    fn take_delivery(&mut self, delivery: Delivery) {
-        let call = delivery.call;
-        if delivery.execution != self.shared.info.execution {
-            return;
-        }
-        if let Source::Mail(number) = delivery.source {
-            if !self.seen_mail.insert(number) {
-                return;
-            }
-        }
-        let child = self.children.remove(&call);
-        self.draft.ended.extend(child.map(|child| (call, child)));
-        let mut inner = self.shared.lock();
-        let waits = inner
-            .calls
-            .get(&call)
-            .is_some_and(|slot| slot.phase == Phase::Open);
-        let waits = waits && !inner.closed && !inner.dropped.contains(&call);
-        if waits {
-            inner.complete(call, delivery.body.clone());
-        }
-        drop(inner);
-        // A child that nobody waits for is over too, or replay would wait for it for ever.
-        if waits || child.is_some() {
-            self.draft.entries.push(Entry::Done {
-                call,
-                outcome: delivery.body,
-            });
-        }
-        if waits {
-            self.timers.retain(|(_, of, _)| *of != call);
-            let wait = self.waits.remove(&call);
-            self.draft.lifted.extend(wait.map(|wait| (call, wait)));
-        }
-        match delivery.source {
-            Source::Mail(number) => self
-                .draft
-                .consumed
-                .push(roundel_core::Consumed::Mail(number)),
-            Source::Wait(name) if waits => {
-                self.draft
-                    .consumed
-                    .push(roundel_core::Consumed::Wait(name, call));
-            }
-            Source::Wait(_) => {}
         }
     }
 }

@@ -46,8 +46,8 @@ impl Work for StepWork {
 }
 
 impl LiveRun {
-    /// Polls the function with the transaction at hand until the step's closure has run. None if the
-    /// function let go of the step meanwhile, or ended: then nothing of it stays.
+    /// Polls the function with the transaction at hand until the step's closure has run. None if
+    /// the function let go of the step meanwhile, or ended: then nothing of it stays.
     fn poll_step(&mut self, call: u32, tx: Tx) -> Option<Result<roundel_core::Payload, Failure>> {
         self.step_entry = None;
         let mut inner = self.shared.lock();

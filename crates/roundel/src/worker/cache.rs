@@ -52,14 +52,14 @@ impl Cache {
     }
 
     /// Takes out what has waited longer than this.
-    pub(super) fn take_idle(&mut self, idle: Duration) -> Vec<Box<LiveRun>> {
+    pub(super) fn take_idle(&mut self, idle: Duration) -> Vec<LiveRun> {
         let mut idle_runs = Vec::new();
         while let Some((_, (run, since))) = self.order.first_key_value() {
             if since.elapsed() < idle {
                 break;
             }
             let run = *run;
-            idle_runs.extend(self.take(run));
+            idle_runs.extend(self.take(run).map(|live| *live));
         }
         idle_runs
     }

@@ -148,7 +148,7 @@ impl Worker {
             unreachable!("a commit answers with what it committed")
         };
         self.counters.rounds.one();
-        self.commit_done(live, committed, round, port)
+        self.commit_done(live, committed, &round, port)
     }
 
     /// What follows a round that was committed.
@@ -156,14 +156,14 @@ impl Worker {
         self: &Arc<Self>,
         mut live: Box<LiveRun>,
         mut committed: Committed,
-        round: Round,
+        round: &Round,
         port: &Arc<Port>,
     ) -> After {
         self.adopt_all(std::mem::take(&mut committed.claimed));
         if committed.slot_freed {
             self.claim_at(Timestamp(0));
         }
-        match round.then {
+        match &round.then {
             Then::Continue | Then::Suspend => {
                 if let Some(at) = round.timer_at.filter(|_| !committed.kept) {
                     self.claim_at(at);
@@ -173,7 +173,7 @@ impl Worker {
                 }
                 return self.suspended(live, port);
             }
-            Then::End(state, _) => self.count_end(state),
+            Then::End(state, _) => self.count_end(*state),
             Then::Park(_) => self.counters.runs_parked.one(),
             Then::ContinueAsNew(..) => {
                 let next = committed
@@ -279,7 +279,7 @@ impl Worker {
             Ok(Reply::Committed(committed)) => {
                 self.counters.rounds.one();
                 let round = Round::new(run, self.id, 0);
-                self.commit_done(live, committed, round, port)
+                self.commit_done(live, committed, &round, port)
             }
             Ok(_) => unreachable!("a step answers with what it committed"),
             Err(error) => self.not_committed(live, error).await,
@@ -410,7 +410,7 @@ impl Worker {
         match (first, start.first) {
             (Some(Ok(committed)), Some(round)) => {
                 self.counters.rounds.one();
-                self.commit_done(live, committed, *round, port)
+                self.commit_done(live, committed, &round, port)
             }
             (Some(Err(refusal)), _) => self.not_committed(live, Error::Refused(refusal)).await,
             _ => After::Mine(live),

@@ -50,8 +50,8 @@ async fn counts(cx: Cx, n: u32) -> Result<Vec<u32>> {
     let rows = cx.step("count", move |tx| async move {
         let table = "CREATE TABLE IF NOT EXISTS executions (n INTEGER)";
         tx.execute(table, ()).await?;
-        let insert = format!("INSERT INTO executions VALUES ({n})");
-        tx.execute(&insert, ()).await?;
+        let insert = "INSERT INTO executions VALUES ($1)";
+        tx.execute(insert, (i64::from(n),)).await?;
         let rows = tx.query("SELECT n FROM executions ORDER BY rowid", ());
         let rows = rows.await?;
         let numbers = rows.iter().map(|row| row.get::<i64>(0));

@@ -32,8 +32,8 @@ async fn twenty(cx: Cx, number: u32) -> Result<Vec<u32>> {
         let step = cx.step("same", move |tx| async move {
             let table = "CREATE TABLE IF NOT EXISTS ledger (entry TEXT)";
             tx.execute(table, ()).await?;
-            let row = format!("INSERT INTO ledger VALUES ('{number}/{i}')");
-            tx.execute(&row, ()).await?;
+            let insert = "INSERT INTO ledger VALUES ($1)";
+            tx.execute(insert, (format!("{number}/{i}"),)).await?;
             Ok::<_, Failure>(i * i)
         });
         seen.push(step.await?);

@@ -54,7 +54,7 @@ async fn zoo(cx: Cx, n: u32) -> Result<String> {
     seen.push(
         fails
             .await
-            .map_or_else(|failure| failure.message.len() as u32, |n| n),
+            .unwrap_or_else(|failure| failure.message.len() as u32),
     );
     let same = (cx.now().await?, cx.uuid().await?, cx.random().await?);
     seen.push(cx.child(CUB, &n).await?);

@@ -1,0 +1,56 @@
+//! Messages that were matched to calls, as they reach the function.
+
+use roundel_core::{Consumed, Delivery, Entry, Source};
+
+use super::LiveRun;
+use crate::cx::shared::Phase;
+
+impl LiveRun {
+    /// A message came while it was in memory.
+    pub(crate) fn deliver(&mut self, delivery: Delivery) {
+        self.inbox.push_back(delivery);
+    }
+
+    pub(super) fn take_delivery(&mut self, delivery: Delivery) {
+        let call = delivery.call;
+        if delivery.execution != self.shared.info.execution {
+            return;
+        }
+        if let Source::Mail(number) = delivery.source
+            && !self.seen_mail.insert(number)
+        {
+            return;
+        }
+        let child = self.children.remove(&call);
+        self.draft.ended.extend(child.map(|child| (call, child)));
+        let mut inner = self.shared.lock();
+        let waits = inner
+            .calls
+            .get(&call)
+            .is_some_and(|slot| slot.phase == Phase::Open);
+        let waits = waits && !inner.closed && !inner.dropped.contains(&call);
+        if waits {
+            inner.complete(call, delivery.body.clone());
+        }
+        drop(inner);
+        // A child that nobody waits for is over too, or replay would wait for it for ever.
+        if waits || child.is_some() {
+            self.draft.entries.push(Entry::Done {
+                call,
+                outcome: delivery.body,
+            });
+        }
+        if waits {
+            self.timers.retain(|(_, of, _)| *of != call);
+            let wait = self.waits.remove(&call);
+            self.draft.lifted.extend(wait.map(|wait| (call, wait)));
+        }
+        match delivery.source {
+            Source::Mail(number) => self.draft.consumed.push(Consumed::Mail(number)),
+            Source::Wait(name) if waits => {
+                self.draft.consumed.push(Consumed::Wait(name, call));
+            }
+            Source::Wait(_) => {}
+        }
+    }
+}
