@@ -198,50 +198,56 @@ fn a_parked_round_gives_the_lease_up_and_keeps_the_reason() {
     );
 }
 
+/// Rounds that bring the run forward, each in another way.
+fn forward(world: &mut World, run: RunId) -> Vec<Round> {
+    let child = child_of(world, run, 1);
+    let round = world.round(run);
+    let with = |change: &dyn Fn(&mut Round)| {
+        let mut round = round.clone();
+        change(&mut round);
+        round
+    };
+    let (call, name, offerable) = (1, Name::constant("go"), false);
+    let wait = OpenWait {
+        call,
+        name,
+        offerable,
+    };
+    let set = roundel_core::StateChange::Set(value(1));
+    vec![
+        with(&|round| round.opened.push(wait.clone())),
+        with(&|round| round.state.push(set.clone())),
+        with(&|round| round.caused.push(Caused::Child(1, Box::new(child.clone())))),
+        with(&|round| round.caused = vec![Caused::Signal(1, Box::new(signal(run, "go", 1)))]),
+        ending(round.clone(), RunState::Completed),
+        with(&|round| round.then = Then::ContinueAsNew(b"[]".to_vec(), None)),
+    ]
+}
+
 #[test]
 fn inv21_after_a_cancel_no_forward_round_commits() {
     let mut world = World::new();
     let run = world.owned(A);
-    let child = child_of(&mut world, run, 1);
-    let forward = |change: &dyn Fn(&mut Round)| {
-        let mut round = world.round(run);
-        change(&mut round);
-        round
-    };
-    let wait = OpenWait {
-        call: 1,
-        name: Name::constant("go"),
-        offerable: false,
-    };
-    let set = roundel_core::StateChange::Set(value(1));
-    let rounds = [
-        forward(&|round| round.opened.push(wait.clone())),
-        forward(&|round| round.state.push(set.clone())),
-        forward(&|round| round.caused.push(Caused::Child(1, Box::new(child.clone())))),
-        forward(&|round| round.caused = vec![Caused::Signal(1, Box::new(signal(run, "go", 1)))]),
-        ending(forward(&|_| ()), RunState::Completed),
-        forward(&|round| round.then = Then::ContinueAsNew(b"[]".to_vec(), None)),
-    ];
     world.cancel(run);
-    let before = world.dump();
-    for round in rounds {
-        let shown = format!("{round:?}");
-        let refused = world.try_commit(round);
-        assert_eq!(refused, Err(Refusal::CancelRequested { run }), "{shown}");
-        same(&before, &world.dump());
+    for mark in [CancelMark::Requested, CancelMark::Seen] {
+        assert_eq!(world.run(run).cancel, mark);
+        let rounds = forward(&mut world, run);
+        let before = world.dump();
+        for round in rounds {
+            let shown = format!("{round:?}");
+            let refused = world.try_commit(round);
+            assert_eq!(refused, Err(Refusal::CancelRequested { run }), "{shown}");
+            same(&before, &world.dump());
+        }
+        let working = working(world.round(run));
+        let may_record = mark == CancelMark::Seen;
+        assert_eq!(world.try_commit(working).is_ok(), may_record, "{mark:?}");
+        let silent = world.round(run);
+        world.commit(silent);
+        let mut seen = recording(world.round(run), &[Entry::CancelSeen]);
+        seen.cancel_seen = true;
+        world.commit(seen);
     }
-    let silent = world.round(run);
-    assert!(
-        world.try_commit(working(silent.clone())).is_err(),
-        "before it has taken it up"
-    );
-    world.commit(silent);
-    let mut seen = recording(world.round(run), &[Entry::CancelSeen]);
-    seen.cancel_seen = true;
-    world.commit(seen);
-    assert_eq!(world.run(run).cancel, CancelMark::Seen);
-    let after = working(world.round(run));
-    world.commit(after);
     let last = ending(world.round(run), RunState::Cancelled);
     world.commit(last);
     assert_eq!(world.state(run), RunState::Cancelled);
