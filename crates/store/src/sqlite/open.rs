@@ -32,6 +32,8 @@ const WRITER_CACHE: i64 = 8 << 10;
 /// Rows of processes, beyond which old ones are removed.
 const COMMITTERS: i64 = 64;
 
+/// Statements kept per connection: ours for reading, or those of the user's steps.
+const STATEMENTS: usize = 128;
 /// Tries to put a file into WAL mode.
 const WAL_TRIES: u32 = 100;
 
@@ -212,6 +214,7 @@ fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connectio
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags);
     let connection = connection.map_err(|error| failed(path, &error))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     let timeout = connection.busy_timeout(options.busy_wait());
     timeout.map_err(|error| failed(path, &error))?;
     Ok(connection)

@@ -42,7 +42,7 @@ const LABELLED: &str = concat!(
          CROSS JOIN roundel_run ON id = found.run"
     ),
     "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND (?3 IS NULL OR state = ?3) \
-     ORDER BY id DESC LIMIT ?5"
+     ORDER BY found.run DESC LIMIT ?5"
 );
 const CHILDREN: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_parent"),
