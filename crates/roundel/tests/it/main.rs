@@ -3,6 +3,7 @@
 // The helpers of one module are public to the others.
 #![allow(unreachable_pub)]
 
+mod bad_input;
 mod rounds;
 mod signals;
 mod smoke;
