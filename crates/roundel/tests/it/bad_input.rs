@@ -97,8 +97,13 @@ async fn e15_a_step_cannot_end_its_transaction(db: Db) {
 }
 
 async fn e16_a_step_cannot_write_engine_tables(db: Db) {
-    is_parked_for(&db, "DELETE FROM roundel_run", &["belong to the engine"]).await;
-    is_parked_for(&db, "CREATE TABLE roundel_mine (n INTEGER)", &[]).await;
+    is_parked_for(&db, "DELETE FROM roundel_run", &[]).await;
+    is_parked_for(
+        &db,
+        "CREATE TABLE roundel_mine (n INTEGER)",
+        &["belong to the engine"],
+    )
+    .await;
 }
 
 async fn what_a_refused_step_wrote_is_gone(db: Db) {
