@@ -67,7 +67,7 @@ impl Db {
     /// In one file.
     pub fn sqlite() -> Db {
         Db {
-            place: Place::File(tempfile::tempdir().expect("a folder")),
+            place: Place::File(folder()),
             clock: Arc::new(SystemClock::default()),
             manual: None,
         }
@@ -169,6 +169,14 @@ impl Db {
             other => panic!("not a dump: {other:?}"),
         }
     }
+}
+
+/// A folder for one test: in memory where there is such a place, since a busy disk can take
+/// seconds for a sync.
+pub fn folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .expect("a folder")
 }
 
 /// An engine with its own way to the database.

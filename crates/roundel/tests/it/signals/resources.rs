@@ -34,8 +34,8 @@ impl Log {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.lock().unwrap().is_empty()
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
     }
 
     async fn open(&self, name: &'static str) -> Connection {
@@ -102,7 +102,7 @@ async fn si_20_resources_are_closed_when_the_run_begins_anew(db: Db) {
     let (process, mut run) = opened(&db, &log, "anew").await;
     process.signal(&run, GO, &()).await.unwrap();
     until("the next execution opened its own", || async {
-        log.0.lock().unwrap().len() == 4
+        log.len() == 4
     })
     .await;
     assert_eq!(log.take(), [CLOSED, OPENED].concat());
@@ -132,10 +132,7 @@ async fn si_20_resources_are_opened_again_when_the_run_is_resumed(db: Db) {
     let no_room = |engine| log.register(engine).keep_in_memory(0, HOUR);
     let first = db.start(no_room).await;
     let run = first.start(HOLD, &"end".to_owned()).await.unwrap().id();
-    until("it left memory", || async {
-        log.0.lock().unwrap().len() == 4
-    })
-    .await;
+    until("it left memory", || async { log.len() == 4 }).await;
     assert_eq!(log.take(), [OPENED, CLOSED].concat());
     first.signal(run, GO, &()).await.unwrap();
     let mut handle = first.handle(HOLD, run).await.unwrap();
@@ -143,11 +140,11 @@ async fn si_20_resources_are_opened_again_when_the_run_is_resumed(db: Db) {
     assert_eq!(log.take(), [OPENED, CLOSED].concat());
     // And by another process.
     let run = first.start(HOLD, &"end".to_owned()).await.unwrap().id();
-    until_waits(&first, run).await;
+    until("it left memory", || async { log.len() == 4 }).await;
     first.shutdown().await;
     log.take();
     let second = db.start(|engine| log.register(engine)).await;
-    assert!(log.is_empty(), "what waits is not opened");
+    assert_eq!(log.len(), 0, "what waits is not opened");
     second.signal(run, GO, &()).await.unwrap();
     let mut handle = second.handle(HOLD, run).await.unwrap();
     soon("the end", handle.result()).await.unwrap();
