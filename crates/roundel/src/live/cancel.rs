@@ -83,7 +83,7 @@ impl LiveRun {
             self.take_delivery(delivery);
         }
         if !seen {
-            self.draft.entries.push(Entry::CancelSeen);
+            self.draft.push(Entry::CancelSeen);
             self.draft.cancel_seen = true;
             if let Some(cancelling) = &mut self.cancelling {
                 cancelling.seen = true;
@@ -94,7 +94,7 @@ impl LiveRun {
         }
         let failure =
             Failure::new(Class::Cancelled, "the run was cancelled").with_code("cancelled");
-        self.draft.entries.push(Entry::Ended {
+        self.draft.push(Entry::Ended {
             state: RunState::Cancelled,
         });
         let outcome = Outcome::Failure(Box::new(failure));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roundel_core::{
     Attempted, Call, Caused, Class, Consumed, Entry, Failure, GateId, Name, OpenWait, Origin,
-    Outcome, Parent, Payload, Round, RunId, StateChange, Timestamp, encode_entries,
+    Outcome, Parent, Payload, Round, RunId, StateChange, Timestamp, encode_entries, limits,
 };
 
 use super::{Due, LiveRun};
@@ -31,9 +31,21 @@ pub(super) struct Draft {
     /// Waits that this round ends.
     pub(super) lifted: Vec<(u32, (Name, bool))>,
     pub(super) continue_input: Option<Payload>,
+    /// About how large the entries are.
+    bytes: usize,
 }
 
 impl Draft {
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.bytes += size(&entry);
+        self.entries.push(entry);
+    }
+
+    /// Should it be committed before there is more? What one entry adds still fits.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= limits::ROUND_BYTES / 2
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
             && self.consumed.is_empty()
@@ -116,13 +128,13 @@ impl LiveRun {
                     if let Some(slot) = self.shared.lock().calls.get_mut(&call) {
                         slot.what = what.clone();
                     }
-                    self.draft.entries.push(Entry::Begun { call, what });
+                    self.draft.push(Entry::Begun { call, what });
                     continue;
                 }
             };
             let outcome = Outcome::Value(value);
             inner.complete(call, outcome.clone());
-            self.draft.entries.push(Entry::Did {
+            self.draft.push(Entry::Did {
                 call,
                 what,
                 outcome,
@@ -207,7 +219,7 @@ impl LiveRun {
             let Some(slot) = self.shared.lock().calls.remove(&call) else {
                 continue;
             };
-            self.draft.entries.push(Entry::Dropped { call });
+            self.draft.push(Entry::Dropped { call });
             self.forget(call, &slot);
         }
     }
@@ -296,7 +308,7 @@ impl LiveRun {
         };
         if let Entry::Attempted { retry_at, .. } = &entry {
             self.timers.insert((*retry_at, call, Due::Retry));
-            self.draft.entries.push(entry);
+            self.draft.push(entry);
             return;
         }
         let outcome = match entry {
@@ -305,7 +317,7 @@ impl LiveRun {
         };
         self.timers.retain(|(_, of, _)| *of != call);
         self.shared.lock().complete(call, outcome.clone());
-        self.draft.entries.push(Entry::Done { call, outcome });
+        self.draft.push(Entry::Done { call, outcome });
     }
 
     fn attempt_timer(&self, call: u32) -> (Timestamp, u32, Due) {
@@ -470,7 +482,7 @@ impl LiveRun {
 
     fn complete(&mut self, call: u32, outcome: Outcome) {
         self.shared.lock().complete(call, outcome.clone());
-        self.draft.entries.push(Entry::Done { call, outcome });
+        self.draft.push(Entry::Done { call, outcome });
     }
 
     /// Abandons an attempt that runs; its future is dropped at its next poll.
@@ -479,6 +491,23 @@ impl LiveRun {
         inner.finished.retain(|(of, _)| *of != call);
         inner.stop(call);
     }
+}
+
+/// About how large an entry is.
+fn size(entry: &Entry) -> usize {
+    let failure = |failure: &Failure| {
+        let data = failure.data.as_ref().map_or(0, Payload::size);
+        failure.message.len() + data
+    };
+    let payload = match entry {
+        Entry::Done { outcome, .. } | Entry::Did { outcome, .. } => match outcome {
+            Outcome::Value(value) => value.size(),
+            Outcome::Failure(of) => failure(of),
+        },
+        Entry::Attempted { failure: of, .. } => failure(of),
+        _ => 0,
+    };
+    payload + 128
 }
 
 /// A random number, 0 to 1.

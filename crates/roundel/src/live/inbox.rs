@@ -35,7 +35,7 @@ impl LiveRun {
         drop(inner);
         // A child that nobody waits for is over too, or replay would wait for it for ever.
         if waits || child.is_some() {
-            self.draft.entries.push(Entry::Done {
+            self.draft.push(Entry::Done {
                 call,
                 outcome: delivery.body,
             });

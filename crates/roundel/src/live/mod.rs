@@ -239,6 +239,9 @@ impl LiveRun {
             }
             return Ok(true);
         }
+        if self.draft.is_full() {
+            return Ok(false);
+        }
         if self.future.is_some() {
             if self.record_fresh(now) {
                 return Ok(true);
@@ -278,7 +281,7 @@ impl LiveRun {
         let open = !inner.calls.is_empty();
         drop(inner);
         if !self.draft.is_empty() {
-            let keep = in_flight || !self.reads.is_empty();
+            let keep = in_flight || !self.reads.is_empty() || self.draft.is_full();
             let then = if keep { Then::Continue } else { Then::Suspend };
             return self.commit(then);
         }
@@ -315,7 +318,7 @@ impl LiveRun {
                 version,
                 input: input.clone(),
             };
-            self.draft.entries.push(Entry::Continued);
+            self.draft.push(Entry::Continued);
             self.draft.continue_input = Some(input);
             return self.commit(Then::ContinueAsNew(encode_entries(&[started]), other));
         }
@@ -340,7 +343,7 @@ impl LiveRun {
     }
 
     fn end(&mut self, state: RunState, outcome: Outcome) -> Turn {
-        self.draft.entries.push(Entry::Ended { state });
+        self.draft.push(Entry::Ended { state });
         self.commit(Then::End(state, outcome))
     }
 

@@ -140,7 +140,7 @@ impl LiveRun {
         let (what, outcome) = (slot.what.clone(), Outcome::Value(value));
         inner.complete(call, outcome.clone());
         drop(inner);
-        self.draft.entries.push(Entry::Did {
+        self.draft.push(Entry::Did {
             call,
             what,
             outcome,
