@@ -57,12 +57,15 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Starts a run. Await it, or say more first: a key, labels, a delay.
+    /// Starts a run. Await it, or say more first: a key, labels, a delay. If no version is said, it
+    /// is the latest that this process has; if it has none, the latest that any worker has.
     pub fn start<I: Serialize, O>(&self, workflow: Workflow<I, O>, input: &I) -> StartRun<O> {
         let start = encode(input).map(|input| {
-            let names = (workflow.name(), workflow.exact_version());
-            let run = RunId(Uuid::now_v7());
-            Box::new(new_start(self.inner.namespace.clone(), run, names, input))
+            let name = workflow.name();
+            let version = workflow.exact_version();
+            let version = version.or_else(|| self.inner.latest(&name));
+            let (namespace, run) = (self.inner.namespace.clone(), RunId(Uuid::now_v7()));
+            Box::new(new_start(namespace, run, (name, version), input))
         });
         StartRun {
             client: self.clone(),
@@ -73,8 +76,9 @@ impl Client {
 
     /// Starts a run by the name of its workflow, with any JSON.
     pub fn start_named(&self, workflow: Name, input: Payload) -> StartRun<Payload> {
-        let run = RunId(Uuid::now_v7());
-        let start = new_start(self.inner.namespace.clone(), run, (workflow, None), input);
+        let (namespace, run) = (self.inner.namespace.clone(), RunId(Uuid::now_v7()));
+        let version = self.inner.latest(&workflow);
+        let start = new_start(namespace, run, (workflow, version), input);
         StartRun {
             client: self.clone(),
             start: Ok(Box::new(start)),
@@ -360,6 +364,11 @@ impl Client {
 }
 
 impl Inner {
+    /// The latest version of a workflow that this process has.
+    fn latest(&self, workflow: &Name) -> Option<u32> {
+        self.worker.as_ref()?.latest(workflow)
+    }
+
     pub(crate) fn claimant(&self) -> Option<Claimant> {
         let worker = self.worker.as_ref()?;
         Some(Claimant {
