@@ -11,6 +11,7 @@ both![
     si_02_each_name_has_its_own_order,
     si_02_what_was_sent_to_the_run_comes_before_what_was_offered,
     si_02_offers_go_to_the_one_who_waits_longest,
+    si_11_a_signal_can_be_limited_to_those_sent_after_the_wait_began,
     si_24_a_dropped_signal_is_not_kept_and_the_next_arrives_once,
 ];
 
@@ -150,6 +151,30 @@ async fn si_02_offers_go_to_the_one_who_waits_longest(db: Db) {
         assert_eq!(taken, [value]);
     }
     assert_eq!(process.offer(JOB, &23).await.unwrap(), Sent::Queued);
+}
+
+async fn si_11_a_signal_can_be_limited_to_those_sent_after_the_wait_began(db: Db) {
+    let first = db.start(|engine| engine.register(TAKE_LIVE, take_live)).await;
+    let run = first.start(TAKE_LIVE, &1).await.unwrap().id();
+    until_waits(&first, run).await;
+    for value in 1..=3 {
+        let sent = first.signal(run, LIVE, &value).await.unwrap();
+        assert_eq!(sent, Sent::Dropped, "the wait has not begun");
+    }
+    first.signal(run, GO, &()).await.unwrap();
+    let began = |entry: &Entry| matches!(entry, Entry::Begun { call: 2, .. });
+    while count(&first, run, began).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    until_waits(&first, run).await;
+    first.crash();
+    // Nor does a restart bring the earlier ones back.
+    let second = db.start(|engine| engine.register(TAKE_LIVE, take_live)).await;
+    let sent = second.signal(run, LIVE, &4).await.unwrap();
+    assert_eq!(sent, Sent::Delivered(run));
+    second.signal(run, GO, &()).await.unwrap();
+    let mut handle = second.handle(TAKE_LIVE, run).await.unwrap();
+    assert_eq!(soon("the signal", handle.result()).await.unwrap(), [4]);
 }
 
 async fn si_24_a_dropped_signal_is_not_kept_and_the_next_arrives_once(db: Db) {
