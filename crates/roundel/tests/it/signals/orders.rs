@@ -154,7 +154,9 @@ async fn si_02_offers_go_to_the_one_who_waits_longest(db: Db) {
 }
 
 async fn si_11_a_signal_can_be_limited_to_those_sent_after_the_wait_began(db: Db) {
-    let first = db.start(|engine| engine.register(TAKE_LIVE, take_live)).await;
+    let first = db
+        .start(|engine| engine.register(TAKE_LIVE, take_live))
+        .await;
     let run = first.start(TAKE_LIVE, &1).await.unwrap().id();
     until_waits(&first, run).await;
     for value in 1..=3 {
@@ -169,7 +171,9 @@ async fn si_11_a_signal_can_be_limited_to_those_sent_after_the_wait_began(db: Db
     until_waits(&first, run).await;
     first.crash();
     // Nor does a restart bring the earlier ones back.
-    let second = db.start(|engine| engine.register(TAKE_LIVE, take_live)).await;
+    let second = db
+        .start(|engine| engine.register(TAKE_LIVE, take_live))
+        .await;
     let sent = second.signal(run, LIVE, &4).await.unwrap();
     assert_eq!(sent, Sent::Delivered(run));
     second.signal(run, GO, &()).await.unwrap();
