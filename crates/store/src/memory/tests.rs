@@ -331,6 +331,8 @@ fn a2_hints_follow_a_commit_and_are_lost_with_its_reply() {
         [run(1), run(2)],
         "a search finds it all the same"
     );
+    ask(&store, start(3, false)).expect("the fault is over");
+    assert_eq!(heard(), [Hint::Ready(LaneId(1), now)]);
 }
 
 #[test]
