@@ -33,6 +33,7 @@ struct State {
 
 struct Asked {
     query: Query,
+    since: Instant,
     answer: oneshot::Sender<Result<Answer, Error>>,
 }
 
@@ -43,10 +44,27 @@ impl Reads {
         if state.closed {
             let _ = answer.send(Err(Error::Closed));
         } else {
-            state.asked.push_back(Asked { query, answer });
+            let since = Instant::now();
+            state.asked.push_back(Asked {
+                query,
+                since,
+                answer,
+            });
             self.changed.notify_one();
         }
         receiver
+    }
+
+    /// Answers what was asked before this time and nobody has come to.
+    pub(super) fn refuse_older(&self, than: Instant, error: &Error) {
+        let mut state = self.lock();
+        let old = state.asked.iter().take_while(|asked| asked.since < than);
+        let old = old.count();
+        let old: Vec<Asked> = state.asked.drain(..old).collect();
+        drop(state);
+        for asked in old {
+            let _ = asked.answer.send(Err(error.clone()));
+        }
     }
 
     pub(super) fn close(&self) {

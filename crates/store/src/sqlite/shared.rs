@@ -167,8 +167,9 @@ impl Shared {
             self.answer_all(batch, &Error::Unknown(message));
         }
         if let Some(before) = Instant::now().checked_sub(within) {
-            let message = format!("the writer has not come to it within {within:?}");
-            self.answer_all(self.queue.take_older(before), &Error::Unavailable(message));
+            let error = Error::Unavailable(format!("nobody has come to it within {within:?}"));
+            self.answer_all(self.queue.take_older(before), &error);
+            self.reads.refuse_older(before, &error);
         }
     }
 
