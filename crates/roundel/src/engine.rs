@@ -273,8 +273,8 @@ impl EngineBuilder {
                 Arc::new(opened.map_err(|error| Error::Unusable(error.to_string()))??)
             }
         };
-        let post = Arc::new(Post::new(store.clone()));
         let (counters, rests) = (Arc::new(Counters::default()), Arc::new(Rests::default()));
+        let post = Arc::new(Post::new(store.clone(), counters.clone()));
         let namespace = config.namespace.clone();
         let shared = (counters.clone(), rests.clone());
         let worker = Arc::new(Worker::new(config, post.clone(), self.handlers, shared));
@@ -291,6 +291,7 @@ impl EngineBuilder {
             post,
             worker: worker.clone(),
             rests,
+            counters: counters.clone(),
             answer_within,
         };
         let client = Client {

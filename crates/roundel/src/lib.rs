@@ -22,7 +22,7 @@ pub use cx::{
 };
 pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, Waits};
 pub use names::{Signal, Workflow};
 pub use roundel_core::{
     Backoff, BadName, Cancelled, Class, Entry, Failure, Name, Op, Patched, Payload, Refusal, Reply,

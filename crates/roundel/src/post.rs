@@ -1,10 +1,13 @@
 //! Asking the store and getting the answer: one wake-up for a batch of answers, not one for each.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use roundel_core::{Op, Reply};
 use roundel_store::{Answered, Ask, Error, Request, Sink, Store};
 use tokio::sync::{Notify, oneshot};
+
+use crate::metrics::Counters;
 
 /// Batches up to this size are answered by the store's own thread, for latency.
 const DIRECT: usize = 4;
@@ -28,6 +31,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 struct Pending {
+    counters: Arc<Counters>,
     waiting: Mutex<Waiting>,
     /// Batches that the task hands out; bounded by what was asked.
     batches: Mutex<Vec<Vec<Answered>>>,
@@ -37,14 +41,18 @@ struct Pending {
 /// Who waits for an answer, by tag. Places are used again.
 #[derive(Default)]
 struct Waiting {
-    places: Vec<Option<oneshot::Sender<Answered>>>,
+    places: Vec<Option<Place>>,
     free: Vec<usize>,
 }
 
+/// Who waits, and since when.
+type Place = (oneshot::Sender<Answered>, Instant);
+
 impl Post {
     /// Must be called inside the runtime: a task there hands out large batches.
-    pub(crate) fn new(store: Arc<dyn Store>) -> Post {
+    pub(crate) fn new(store: Arc<dyn Store>, counters: Arc<Counters>) -> Post {
         let sink = Arc::new(Pending {
+            counters,
             waiting: Mutex::default(),
             batches: Mutex::default(),
             arrived: Notify::new(),
@@ -112,18 +120,19 @@ impl Post {
 
 impl Waiting {
     fn put(&mut self, sender: oneshot::Sender<Answered>) -> usize {
+        let waits = Some((sender, Instant::now()));
         if let Some(place) = self.free.pop() {
-            self.places[place] = Some(sender);
+            self.places[place] = waits;
             return place;
         }
-        self.places.push(Some(sender));
+        self.places.push(waits);
         self.places.len() - 1
     }
 
-    fn take(&mut self, place: usize) -> Option<oneshot::Sender<Answered>> {
-        let sender = self.places.get_mut(place)?.take()?;
+    fn take(&mut self, place: usize) -> Option<Place> {
+        let waits = self.places.get_mut(place)?.take()?;
         self.free.push(place);
-        Some(sender)
+        Some(waits)
     }
 }
 
@@ -136,8 +145,10 @@ impl Pending {
             .map(|answer| (waiting.take(place(answer.tag)), answer))
             .collect();
         drop(waiting);
-        for (sender, answer) in senders {
-            if let Some(sender) = sender {
+        let now = Instant::now();
+        for (waits, answer) in senders {
+            if let Some((sender, since)) = waits {
+                self.counters.store_waits.note(now.duration_since(since));
                 let _ = sender.send(answer);
             }
         }

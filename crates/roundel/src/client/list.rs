@@ -48,7 +48,7 @@ impl Runs {
     /// So many at a time, 1 to 1,000.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Runs {
-        self.filter.limit = limit;
+        self.filter.limit = limit.clamp(1, 1000);
         self
     }
 

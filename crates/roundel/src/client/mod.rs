@@ -29,6 +29,7 @@ pub use start::StartRun;
 pub use to::To;
 
 use crate::cx::{decode, encode, new_start};
+use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
 use crate::worker::Worker;
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) post: Arc<Post>,
     pub(crate) worker: Option<Arc<Worker>>,
     pub(crate) rests: Arc<Rests>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) answer_within: Duration,
 }
 
@@ -274,14 +276,21 @@ impl Client {
     /// When there is no such run.
     pub async fn journal(&self, to: impl Into<To>) -> Result<Vec<Entry>, Error> {
         let row = self.run(to).await?.row;
-        self.journal_of(row.id, row.execution).await
+        self.read_journal(row.id, row.execution).await
     }
 
     /// The journal of one execution of a run.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When there is no such run, or it had no such execution.
     pub async fn journal_of(&self, run: RunId, execution: u32) -> Result<Vec<Entry>, Error> {
+        if !(1..=self.run(run).await?.row.execution).contains(&execution) {
+            return Err(Error::NoSuchRun(format!("{run}, execution {execution},")));
+        }
+        self.read_journal(run, execution).await
+    }
+
+    async fn read_journal(&self, run: RunId, execution: u32) -> Result<Vec<Entry>, Error> {
         let query = Query::Journal {
             run,
             execution,
@@ -370,7 +379,10 @@ impl Inner {
     }
 
     pub(crate) fn claimant(&self) -> Option<Claimant> {
-        let worker = self.worker.as_ref()?;
+        let worker = self
+            .worker
+            .as_ref()
+            .filter(|worker| !worker.is_stopping())?;
         Some(Claimant {
             worker: worker.id,
             lease: worker.config.lease,
@@ -411,6 +423,9 @@ impl Inner {
         let answered = self.in_time(receiver).await?;
         coming.receiver = None;
         let mut reply = answered.result?;
+        if matches!(&reply, Reply::Started(started) if started.new) {
+            self.counters.runs_started.one();
+        }
         if let Some(worker) = &self.worker {
             take_over(worker, &mut reply);
         }

@@ -5,6 +5,7 @@
 //! order of the journal, with polls until it is quiet between them. They are handed over before
 //! their commit, so that the same round can record what begins next; effects run only after it.
 
+mod attempts;
 mod cancel;
 mod draft;
 mod inbox;

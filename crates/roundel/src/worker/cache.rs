@@ -1,14 +1,17 @@
 //! Runs that wait, in memory while there is room: the least recently used leave first.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use roundel_core::RunId;
 use rustc_hash::FxHashMap;
 
 use crate::live::LiveRun;
+use crate::metrics::Counters;
 
 pub(super) struct Cache {
+    counters: Arc<Counters>,
     room: usize,
     number: u64,
     runs: FxHashMap<RunId, (u64, Box<LiveRun>)>,
@@ -16,8 +19,9 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    pub(super) fn new(room: usize) -> Cache {
+    pub(super) fn new(room: usize, counters: Arc<Counters>) -> Cache {
         Cache {
+            counters,
             room,
             number: 0,
             runs: FxHashMap::default(),
@@ -27,6 +31,12 @@ impl Cache {
 
     /// Keeps a run. What it displaces comes back, to be dropped without the lock.
     pub(super) fn put(&mut self, live: Box<LiveRun>) -> Option<Box<LiveRun>> {
+        let displaced = self.displace(live);
+        self.counters.cached.set(self.runs.len());
+        displaced
+    }
+
+    fn displace(&mut self, live: Box<LiveRun>) -> Option<Box<LiveRun>> {
         if self.room == 0 {
             return Some(live);
         }
@@ -48,6 +58,7 @@ impl Cache {
     pub(super) fn take(&mut self, run: RunId) -> Option<Box<LiveRun>> {
         let (number, live) = self.runs.remove(&run)?;
         self.order.remove(&number);
+        self.counters.cached.set(self.runs.len());
         Some(live)
     }
 
@@ -64,12 +75,8 @@ impl Cache {
         idle_runs
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.runs.len()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.runs.clear();
-        self.order.clear();
+    /// Takes out everything, to be dropped without the lock.
+    pub(super) fn take_all(&mut self) -> Vec<LiveRun> {
+        self.take_idle(Duration::ZERO)
     }
 }

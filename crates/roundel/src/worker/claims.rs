@@ -87,9 +87,6 @@ async fn wait_until_due(worker: &Worker) {
 }
 
 fn drop_idle(worker: &Worker) {
-    let mut cache = worker.cache();
-    let idle = cache.take_idle(worker.config.cached_for);
-    worker.counters.cached.set(cache.len());
-    drop(cache);
+    let idle = worker.cache().take_idle(worker.config.cached_for);
     drop(idle);
 }

@@ -90,6 +90,7 @@ impl Worker {
         match lost {
             Lost::Lease if self.is_stopping() => self.forget(run),
             Lost::Lease => {
+                self.counters.leases_lost.one();
                 self.give_back(run).await;
                 self.forget(run);
             }

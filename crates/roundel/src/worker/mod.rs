@@ -122,7 +122,7 @@ impl Worker {
     ) -> Worker {
         Worker {
             id: WorkerId(uuid::Uuid::new_v4()),
-            cache: Mutex::new(Cache::new(config.cached_runs)),
+            cache: Mutex::new(Cache::new(config.cached_runs, counters.clone())),
             config,
             post,
             handlers,
@@ -197,7 +197,7 @@ impl Worker {
         self.post.store()
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
@@ -401,7 +401,8 @@ impl Worker {
         for port in self.ports().values() {
             port.post(Note::Lost);
         }
-        self.cache().clear();
+        let cached = self.cache().take_all();
+        drop(cached);
     }
 
     /// Stops claiming, lets what runs go on for so long, then gives the rest up.
@@ -431,7 +432,8 @@ impl Worker {
         };
         let _ = self.post.op(Op::Release(release)).await;
         self.renewals.stop();
-        self.cache().clear();
+        let cached = self.cache().take_all();
+        drop(cached);
     }
 }
 
