@@ -12,7 +12,7 @@ use roundel_core::{Name, Op, OpenWait, Refusal, Reply, Round, RunId, WorkerId};
 use super::Make;
 use super::desk::{Desk, submit_all};
 use super::words::{A, B, LEASE, signal, working};
-use crate::{Ask, Error, Row, Tx, TxError, Work, Worked};
+use crate::{Answered, Ask, Error, Row, Tx, TxError, Work, Worked};
 
 type Code = Box<dyn Fn(&Tx) -> Result<(), TxError> + Send>;
 
@@ -68,18 +68,23 @@ fn step(round: Round, code: impl Fn(&Tx) -> Result<(), TxError> + Send + 'static
 }
 
 fn take(desk: &Desk, step: Step) -> Came {
-    let calls = Arc::clone(&step.calls);
-    let mut answers = submit_all(&*desk.store, vec![Ask::Work(Box::new(step))]);
-    let answer = answers.remove(0);
-    let Ask::Work(work) = answer.ask else {
-        panic!("what was asked comes back")
-    };
-    let step = work.into_any().downcast::<Step>().expect("the step");
-    Came {
-        reply: answer.result,
-        calls: calls.load(Ordering::Relaxed),
-        failed: step.failed,
+    came_of(submit_all(&*desk.store, vec![Ask::Work(Box::new(step))])).remove(0)
+}
+
+/// What came of the steps among these.
+fn came_of(answers: Vec<Answered>) -> Vec<Came> {
+    let mut came = Vec::new();
+    for answer in answers {
+        if let Ask::Work(work) = answer.ask {
+            let step = work.into_any().downcast::<Step>().expect("the step");
+            came.push(Came {
+                reply: answer.result,
+                calls: step.calls.load(Ordering::Relaxed),
+                failed: step.failed,
+            });
+        }
     }
+    came
 }
 
 /// A transaction's futures never wait.
@@ -248,6 +253,16 @@ pub fn e15_a_step_that_ends_its_transaction_by_a_statement_is_refused(make: &Mak
         answers.iter().all(|answer| answer.result.is_ok()),
         "{answers:?}"
     );
+    let came = came_of(answers);
+    assert_eq!(
+        came[0].failed, None,
+        "the others are called again, if need be"
+    );
+    assert!(
+        matches!(came[1].failed, Some(TxError::Refused(_))),
+        "{:?}",
+        came[1].failed
+    );
     assert_eq!(desk.run(run).head, head + 1, "the round that says so");
     assert_eq!(desk.mail(run).len(), 2);
     assert_eq!(left(&desk, run), 9, "the other step's stays");
@@ -291,11 +306,14 @@ pub fn g1_a_step_that_breaks_a_deferred_key_is_refused_alone(make: &Make) {
         Ask::Work(Box::new(step(working(desk.round(run)), breaks))),
         Ask::Work(Box::new(step(working(desk.round(other)), run_sql(TAKE)))),
     ];
-    let answers = submit_all(&*desk.store, asks);
+    let came = came_of(submit_all(&*desk.store, asks));
+    assert!(came.iter().all(|came| came.reply.is_ok()));
     assert!(
-        answers.iter().all(|answer| answer.result.is_ok()),
-        "{answers:?}"
+        matches!(came[0].failed, Some(TxError::Database(_))),
+        "{:?}",
+        came[0].failed
     );
+    assert_eq!(came[1].failed, None);
     assert_eq!(desk.run(run).head, head + 1);
     assert_eq!(left(&desk, run), 9);
 }
