@@ -40,6 +40,14 @@ const REOPEN: Duration = Duration::from_millis(100);
 /// Requests that are decided together.
 pub(super) type Batch = Vec<Item>;
 
+/// May a batch take up what comes in while it is decided?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Growth {
+    Open,
+    /// It is decided again.
+    Ended,
+}
+
 /// A batch whose commit failed in a way that leaves the outcome open.
 pub(super) struct Doubt {
     pub(super) batch: Batch,
@@ -115,7 +123,7 @@ impl Writer {
             return exit;
         }
         loop {
-            let Some((mut batch, new)) = self.next_batch(connection) else {
+            let Some((mut batch, growth)) = self.next_batch(connection) else {
                 return Exit::Closed;
             };
             if let Some(gone) = self.shared.gone() {
@@ -123,7 +131,7 @@ impl Writer {
                 continue;
             }
             let tried = catch_unwind(AssertUnwindSafe(|| {
-                self.attempt(&mut session, &mut batch, new)
+                self.attempt(&mut session, &mut batch, growth)
             }));
             let trouble = match tried {
                 Ok(Ok(hints)) => {
@@ -136,17 +144,19 @@ impl Writer {
                 Ok(Err((trouble, hints))) => (trouble, hints),
                 Err(panic) => (Trouble::Panic(panic_message(&*panic)), Vec::new()),
             };
-            let good = session.rollback();
-            if let Some(exit) = self.handle(batch, trouble, good) {
-                return exit;
+            let trusted = session.rollback();
+            match self.handle(batch, trouble) {
+                Some(exit) => return exit,
+                None if trusted => {}
+                None => return Exit::Reopen(None),
             }
         }
     }
 
-    /// The next batch, and whether it may still grow. None when the store is closed.
-    fn next_batch(&mut self, connection: &Connection) -> Option<(Batch, bool)> {
+    /// The next batch. None when the store is closed.
+    fn next_batch(&mut self, connection: &Connection) -> Option<(Batch, Growth)> {
         if let Some(batch) = self.again.pop_front() {
-            return Some((batch, false));
+            return Some((batch, Growth::Ended));
         }
         loop {
             let most = self.fresh.then_some(IDLE);
@@ -154,7 +164,7 @@ impl Writer {
                 Woken::Work => {
                     let mut batch = Batch::new();
                     if self.shared.queue.take(&mut batch) {
-                        return Some((batch, true));
+                        return Some((batch, Growth::Open));
                     }
                 }
                 Woken::Idle => {
@@ -171,12 +181,12 @@ impl Writer {
         &mut self,
         session: &mut Session<'_>,
         batch: &mut Batch,
-        grow: bool,
+        growth: Growth,
     ) -> Result<Vec<Hint>, (Trouble, Vec<Hint>)> {
         let none = |trouble: Trouble| (trouble, Vec::new());
         self.begin(session, batch).map_err(none)?;
         self.number += 1;
-        let written = self.decide(session, batch, grow).map_err(none)?;
+        let written = self.decide(session, batch, growth).map_err(none)?;
         self.shared.count(batch);
         if !written {
             let hints = session.finish();
@@ -228,14 +238,15 @@ impl Writer {
         &mut self,
         session: &mut Session<'_>,
         batch: &mut Batch,
-        grow: bool,
+        growth: Growth,
     ) -> Result<bool, Trouble> {
         let began = Instant::now();
         let mut decided = 0;
         loop {
             session.decide(&mut batch[decided..], decided)?;
             decided = batch.len();
-            let room = grow && decided < BATCH && began.elapsed() < TAKING;
+            let open = growth == Growth::Open && began.elapsed() < TAKING;
+            let room = open && decided < BATCH;
             if !room || !self.shared.queue.take(batch) {
                 break;
             }
@@ -244,21 +255,15 @@ impl Writer {
     }
 
     /// Decides what becomes of a batch that was not committed.
-    fn handle(
-        &mut self,
-        mut batch: Batch,
-        (trouble, hints): (Trouble, Vec<Hint>),
-        good: bool,
-    ) -> Option<Exit> {
+    fn handle(&mut self, mut batch: Batch, (trouble, hints): (Trouble, Vec<Hint>)) -> Option<Exit> {
         self.shared.counters.retry();
-        let mut trusted = good;
         match trouble {
             Trouble::Passing(message) => {
                 self.shared.answer_all(batch, &Error::Unavailable(message));
             }
             Trouble::Broken(message) => {
                 self.shared.answer_all(batch, &Error::Unavailable(message));
-                trusted = false;
+                return Some(Exit::Reopen(None));
             }
             Trouble::Ended(place) => {
                 if !refuse(&mut batch[place], TxError::Refused(ENDED.into())) {
@@ -284,7 +289,7 @@ impl Writer {
                 })));
             }
         }
-        (!trusted).then_some(Exit::Reopen(None))
+        None
     }
 
     /// Halves the batch until the request that fails stands alone.

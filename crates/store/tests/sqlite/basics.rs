@@ -1,14 +1,14 @@
 //! Rows go in and come out.
 
 use roundel_core::{
-    Claim, Consumed, Entry, Op, OpenWait, Outcome, Policy, Reply, RunState, Sent, Signal, Target,
-    Then, decode_entries,
+    Claim, Consumed, Delete, Entry, Op, OpenWait, Outcome, Policy, Reply, RunState, Sent, Signal,
+    Start, Target, Then, decode_entries,
 };
-use roundel_store::{Answer, Query, Store, ask};
+use roundel_store::{Answer, Ask, Query, Store, ask};
 
 use crate::tools::{
-    FLOW, File, LEASE, SPACE, WORKER, claimed, commit, dump, name, payload, read, register, round,
-    suspended,
+    FLOW, File, LEASE, SPACE, WORKER, ask_all, claimed, commit, dump, name, payload, read,
+    register, round, run, start, started, suspended,
 };
 
 #[test]
@@ -94,4 +94,39 @@ fn a_signal_reaches_a_waiting_run_and_is_consumed() {
     let dump = dump(&store);
     assert!(dump.mail.is_empty() && dump.waits.is_empty());
     assert_eq!(dump.keys.len(), 1);
+}
+
+#[test]
+fn a_key_is_free_again_in_the_batch_that_deletes_its_run() {
+    let file = File::new();
+    let store = file.open();
+    let keyed = |number| Start {
+        key: Some(name("mine")),
+        ..start(number)
+    };
+    started(&store, keyed(1));
+    let delete = Delete {
+        namespace: SPACE,
+        target: Target::Key(name("mine")),
+        force: true,
+    };
+    let asks = [
+        Op::Start(keyed(2)),
+        Op::Delete(delete.clone()),
+        Op::Start(keyed(3)),
+        Op::Delete(delete),
+        Op::Start(keyed(1)),
+    ];
+    let answers = ask_all(&store, asks.map(Ask::Op).into());
+    let new = answers.iter().filter_map(|answer| match &answer.result {
+        Ok(Reply::Started(started)) => Some((started.run, started.new)),
+        _ => None,
+    });
+    let new: Vec<_> = new.collect();
+    assert_eq!(new, [(run(1), false), (run(3), true), (run(1), true)]);
+    let dump = dump(&store);
+    assert_eq!(
+        (dump.runs.len(), dump.keys.len(), dump.journal.len()),
+        (1, 1, 1)
+    );
 }

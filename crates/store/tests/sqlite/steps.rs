@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use roundel_core::{Op, Refusal, Reply, RunId, WorkerId};
+use roundel_core::{GateId, Op, Refusal, Reply, RunId, WorkerId};
 use roundel_store::{Answered, Ask, Error, Row, Sqlite, Store, Tx, TxError, Value, Work, Worked};
 
 use crate::tools::{
-    File, WORKER, ask_all, claimant, claimed, commit, dump, now_or_never, round, row,
+    FLOW, File, SPACE, WORKER, ask_all, claimant, claimed, commit, dump, now_or_never, round, row,
 };
 
 type Code = dyn FnMut(Tx) -> bool + Send;
@@ -159,11 +159,13 @@ fn what_a_step_does_not_keep_is_gone_and_its_round_stands() {
 fn b1_a_fenced_step_does_not_run() {
     let file = File::new();
     let (store, id) = prepared(&file);
-    let answer = one(&store, step(id, 1, |_| panic!("it ran")));
-    assert!(matches!(
-        answer.result,
-        Err(Error::Refused(Refusal::Fenced { .. }))
-    ));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let at_step = Arc::clone(&ran);
+    let fenced = step(id, 1, move |_| at_step.fetch_add(1, Ordering::Relaxed) == 0);
+    let answer = one(&store, fenced);
+    let refused = matches!(answer.result, Err(Error::Refused(Refusal::Fenced { .. })));
+    assert!(refused, "{answer:?}");
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -182,6 +184,9 @@ fn a_step_whose_round_is_refused_leaves_nothing() {
         fn run(&mut self, tx: Tx) -> Worked {
             let mut worked = self.0.run(tx);
             worked.round.epoch += 7;
+            // What its round needs is searched for before it is refused.
+            let (namespace, name) = (SPACE, FLOW);
+            worked.round.gates.push(GateId { namespace, name });
             worked
         }
         fn refused(&mut self, error: TxError) -> roundel_core::Round {
@@ -192,14 +197,16 @@ fn a_step_whose_round_is_refused_leaves_nothing() {
         }
     }
     let Some(Ask::Work(work)) = asks.pop() else {
-        panic!()
+        panic!("it is a step");
     };
-    let answer = one(&store, Ask::Work(Box::new(Wrong(work))));
-    assert!(matches!(
-        answer.result,
-        Err(Error::Refused(Refusal::Fenced { .. }))
-    ));
+    let other = claimed(&store, 2);
+    let neighbour = Ask::Op(Op::Commit(round(other, 1)));
+    let wrong = Ask::Work(Box::new(Wrong(work)));
+    let answers = ask_all(&store, vec![neighbour, wrong]);
+    let fenced = |result| matches!(result, &Err(Error::Refused(Refusal::Fenced { .. })));
+    assert!(fenced(&answers[1].result), "{answers:?}");
     assert_eq!((amount(&file), row(&store, id).head), (100, 2));
+    assert_eq!(row(&store, other).head, 2, "its neighbour was committed");
 }
 
 #[test]
