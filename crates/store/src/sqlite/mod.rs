@@ -215,6 +215,8 @@ impl Store for Sqlite {
                 let _ = thread.join();
             }
         }
+        // A listener may hold the store that it listens to.
+        self.shared.forget_listeners();
     }
 }
 

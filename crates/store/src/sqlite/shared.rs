@@ -228,6 +228,11 @@ impl Shared {
         lock(&self.listeners).push(listener);
     }
 
+    pub(super) fn forget_listeners(&self) {
+        let listeners = std::mem::take(&mut *lock(&self.listeners));
+        drop(listeners);
+    }
+
     pub(super) fn hint(&self, hints: &[Hint]) {
         if hints.is_empty() {
             return;
