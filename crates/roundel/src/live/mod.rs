@@ -169,7 +169,10 @@ impl LiveRun {
     pub(crate) fn reclaimed(&mut self, claimed: Claimed) {
         self.epoch = claimed.epoch;
         self.parent = claimed.parent.map(|parent| parent.run);
-        self.inbox.extend(claimed.inbox);
+        // What the claim brought came before anything that was told since.
+        for delivery in claimed.inbox.into_iter().rev() {
+            self.inbox.push_front(delivery);
+        }
         if claimed.cancel != roundel_core::CancelMark::None {
             self.cancel(claimed.at, claimed.cancel == roundel_core::CancelMark::Seen);
         }

@@ -105,17 +105,19 @@ impl Db {
         self.clock.now()
     }
 
-    /// Waits for something that must come, while time passes slowly.
+    /// Waits for something that must come, while time passes: fast for two seconds, then as it does.
     pub async fn meanwhile<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
         let mut future = std::pin::pin!(future);
+        let tick = Duration::from_millis(1);
         let begun = Instant::now();
-        loop {
-            if let Ok(value) = tokio::time::timeout(Duration::from_millis(1), &mut future).await {
+        for ticks in 0_u32.. {
+            if let Ok(value) = tokio::time::timeout(tick, &mut future).await {
                 return value;
             }
             assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
-            self.advance(Duration::from_millis(20));
+            self.advance(if ticks < 100 { tick * 20 } else { tick });
         }
+        unreachable!("it is patient, but not that patient")
     }
 
     /// A way to the database, as another process has it.
@@ -186,10 +188,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// As `kill -9` would: what was committed stays, nothing else happens.
+    /// As `kill -9` would: what reached the database stays, nothing else happens.
     pub fn crash(self) {
         self.store.cut();
         drop(self.engine);
+        if self.store.own {
+            self.store.inner.close();
+        }
     }
 }
 
@@ -312,6 +317,11 @@ impl Faulty {
         for (sink, answers) in replies {
             sink.deliver(answers);
         }
+    }
+
+    /// Is a request held that fits?
+    pub fn holds(&self, fits: impl Fn(&Ask) -> bool) -> bool {
+        self.way.lock().held.iter().any(|held| fits(&held.ask))
     }
 
     /// How many requests and answers are held.

@@ -360,9 +360,9 @@ async fn ro_32_crashes_on_the_way_change_nothing(db: Db) {
             }
         });
         first.cancel(root).await.unwrap();
-        let ended = || async { count(&first, RunState::Waiting).await == 0 };
         until("it crashed or ended", || async {
-            first.store.is_cut() || ended().await
+            let ended = first.run(root).await;
+            first.store.is_cut() || ended.is_ok_and(|run| run.row.state.has_ended())
         })
         .await;
         let crashed = first.store.is_cut();

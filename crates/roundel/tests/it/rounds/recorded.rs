@@ -236,13 +236,21 @@ async fn ro_24_a_resource_is_opened_again_before_the_journal_is_matched(db: Db) 
             };
             cx.resource(open).await;
             for _ in 0..n {
-                cx.sleep(Duration::from_millis(1)).await;
+                cx.wait(GO).await?;
             }
             Ok(n)
         }
     })
     .await;
     let mut run = process.start(RUN, &3).await.unwrap();
+    for sent in 1..=3 {
+        until("it waits", || async {
+            let row = process.run(&run).await.unwrap().row;
+            (row.state, row.head) == (RunState::Waiting, sent * 2)
+        })
+        .await;
+        process.signal(&run, GO, &1).await.unwrap();
+    }
     assert_eq!(soon("the end", run.result()).await.unwrap(), 3);
     assert_eq!(opened.load(Ordering::Relaxed), 4, "once for each resume");
     assert_sound(&db).await;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use roundel::future::{Either, join3, select};
-use roundel::{Cx, Entry, Failure, Result, Retry, RunId, Sent, Signal, Workflow};
+use roundel::{Cx, Entry, Error, Failure, Result, Retry, RunId, Sent, Signal, Workflow};
 use roundel_core::{Call, Outcome};
 
 use super::sound::assert_sound;
@@ -107,12 +107,14 @@ async fn begin(process: &Process, key: &str) {
     begun.abort();
 }
 
-async fn feed(process: &Process, key: &str) {
+/// Sends all that it waits for, and gives its result. Nothing comes of it if the process dies.
+async fn feed(process: &Process, key: &str) -> Result<String, Error> {
     for (number, value) in [(1, 5_u32), (2, 6), (3, 7)] {
         let signal = if number == 1 { RED } else { BLUE };
         let sent = process.signal(key, signal, &value);
-        sent.key(format!("{key} {number}")).await.unwrap();
+        sent.key(format!("{key} {number}")).await?;
     }
+    process.handle(ZOO, key).await?.result().await
 }
 
 /// What an entry says, without what differs from run to run.
@@ -157,9 +159,7 @@ async fn journal(process: &Process, key: &str) -> Vec<String> {
 async fn reference(db: &Db) -> Vec<String> {
     let process = start(db, 100).await;
     begin(&process, "reference").await;
-    feed(&process, "reference").await;
-    let mut run = process.handle(ZOO, "reference").await.unwrap();
-    let result = db.meanwhile("the end", run.result()).await;
+    let result = db.meanwhile("the end", feed(&process, "reference")).await;
     assert_eq!(result.unwrap(), EXPECTED);
     assert_eq!(process.metrics().replays, 0, "nothing was replayed");
     let journal = journal(&process, "reference").await;
@@ -173,9 +173,7 @@ async fn ro_25_dropped_from_memory_at_every_wait_it_is_the_same(db: Db) {
     let reference = reference(&db).await;
     let process = start(&db, 0).await;
     begin(&process, "dropped").await;
-    feed(&process, "dropped").await;
-    let mut run = process.handle(ZOO, "dropped").await.unwrap();
-    let result = db.meanwhile("the end", run.result()).await;
+    let result = db.meanwhile("the end", feed(&process, "dropped")).await;
     assert_eq!(result.unwrap(), EXPECTED);
     assert!(process.metrics().replays >= 3, "{:?}", process.metrics());
     assert_eq!(journal(&process, "dropped").await, reference);
@@ -199,15 +197,16 @@ async fn ro_25_killed_after_every_round_it_is_the_same(db: Db) {
             }
         });
         begin(&first, &key).await;
-        let feeds = async {
-            feed(&first, &key).await;
-            let mut run = first.handle(ZOO, key.as_str()).await.unwrap();
-            run.result().await
+        let ended = {
+            let crashed = until("it crashed", || async { first.store.is_cut() });
+            let fed = select(Box::pin(feed(&first, &key)), Box::pin(crashed));
+            match db.meanwhile("an end", fed).await {
+                Either::Left((Ok(result), _)) => Some(result),
+                _ => None,
+            }
         };
-        let crashed = until("it crashed", || async { first.store.is_cut() });
-        let ended = db.meanwhile("an end", select(Box::pin(feeds), Box::pin(crashed)));
-        if let Either::Left((result, _)) = ended.await {
-            assert_eq!(result.unwrap(), EXPECTED);
+        if let Some(result) = ended {
+            assert_eq!(result, EXPECTED);
             assert!(strike > 20, "{strike} rounds");
             break;
         }
@@ -217,9 +216,7 @@ async fn ro_25_killed_after_every_round_it_is_the_same(db: Db) {
         let so_far = journal(&second, &key).await;
         let prefix = &reference[..so_far.len().min(reference.len())];
         assert_eq!(so_far, prefix, "strike {strike}");
-        feed(&second, &key).await;
-        let mut run = second.handle(ZOO, key.as_str()).await.unwrap();
-        let result = db.meanwhile("the end", run.result()).await;
+        let result = db.meanwhile("the end", feed(&second, &key)).await;
         assert_eq!(result.unwrap(), EXPECTED, "strike {strike}");
         assert_eq!(journal(&second, &key).await, reference, "strike {strike}");
         second.shutdown().await;

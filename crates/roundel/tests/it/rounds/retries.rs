@@ -50,17 +50,20 @@ where
 
 /// What a run's next attempt waits for.
 async fn pause(db: &Db, process: &Process, run: RunId, attempts: u32) -> Duration {
-    until("an attempt has failed", || async {
-        let row = process.run(run).await.unwrap().row;
+    let begun = std::time::Instant::now();
+    loop {
         let journal = process.journal(run).await.unwrap();
         let failed = journal
             .iter()
             .filter(|entry| matches!(entry, Entry::Attempted { .. }));
-        failed.count() == attempts as usize && row.state == RunState::Waiting
-    })
-    .await;
-    let row = process.run(run).await.unwrap().row;
-    row.timer_at.expect("a time").since(db.now())
+        let failed = failed.count() == attempts as usize;
+        let row = process.run(run).await.unwrap().row;
+        if let (true, RunState::Waiting, Some(at)) = (failed, row.state, row.timer_at) {
+            return at.since(db.now());
+        }
+        assert!(begun.elapsed() < secs(60), "no attempt has failed");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// The pauses between all attempts of an effect that always fails.

@@ -132,7 +132,7 @@ async fn ro_27_a_busy_process_starts_the_same_version_as_an_idle_one(db: Db) {
 
 async fn ro_27_a_run_is_pinned_to_the_version_it_started_with(db: Db) {
     let old = db.start(|engine| engine.register(RUN, long)).await;
-    let mut run = old.start(RUN, &3).key("it").await.unwrap();
+    old.start(RUN, &3).key("it").await.unwrap();
     until("it waits", || async {
         state(&old, "it").await == RunState::Waiting
     })
@@ -145,7 +145,7 @@ async fn ro_27_a_run_is_pinned_to_the_version_it_started_with(db: Db) {
     assert_eq!(soon("a new one", latest.result()).await.unwrap(), 22);
     assert_eq!(state(&new, "it").await, RunState::Ready, "not its version");
     let old = db.start(|engine| engine.register(RUN, long)).await;
-    run = old.handle(RUN, "it").await.unwrap();
+    let mut run = old.handle(RUN, "it").await.unwrap();
     assert_eq!(soon("the end", run.result()).await.unwrap(), 51);
     assert_sound(&db).await;
 }
