@@ -105,7 +105,8 @@ impl Db {
         self.clock.now()
     }
 
-    /// Waits for something that must come, while time passes: fast for two seconds, then as it does.
+    /// Waits for something that must come, while time passes: fast for two seconds, then as
+    /// it does.
     pub async fn meanwhile<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
         let mut future = std::pin::pin!(future);
         let tick = Duration::from_millis(1);
