@@ -85,6 +85,10 @@ fn renew_until_stopped(worker: &Weak<Worker>, state: &(Mutex<State>, Condvar), e
 }
 
 fn renew(worker: &Worker) {
+    // Who waited for a result may have left since the last run was let go.
+    if worker.ports().is_empty() {
+        worker.store().watch_closely(worker.rests.anybody_waits());
+    }
     let leased = |port: &Port| port.leased.load(Ordering::Acquire);
     let runs: Vec<RunId> = worker
         .ports()
