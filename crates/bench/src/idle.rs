@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use roundel::{Cx, Engine, Result as RunResult, Workflow};
 use serde::Serialize;
 
+use crate::process::processor_ms;
+
 const SLEEPY: Workflow<(), ()> = Workflow::named("bench-sleepy");
 
 /// What was measured.
@@ -30,11 +32,7 @@ async fn sleepy(cx: Cx, (): ()) -> RunResult<()> {
 ///
 /// # Errors
 /// When the folder or the database cannot be used.
-pub async fn measure(
-    dir: &Path,
-    sleeping: u64,
-    time: Duration,
-) -> Result<Figures, crate::w1::Error> {
+pub async fn measure(dir: &Path, sleeping: u64, time: Duration) -> Result<Figures, crate::Error> {
     let folder = tempfile::Builder::new().prefix("idle-").tempdir_in(dir)?;
     let engine = Engine::open(folder.path().join("idle.db"))
         .register(SLEEPY, sleepy)
@@ -56,16 +54,4 @@ pub async fn measure(
         seconds,
         cpu_ms_per_second,
     })
-}
-
-/// Processor time of all threads, where the system says it.
-fn processor_ms() -> f64 {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        return 0.0;
-    };
-    let on_cpu = |task: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<f64>().ok()
-    };
-    tasks.flatten().filter_map(on_cpu).sum::<f64>() / 1e6
 }

@@ -1,6 +1,15 @@
 //! Workloads that measure Roundel, and the raw limit of the machine to measure it against.
+//!
+//! Every figure stands beside the limit of the machine at that time: slices of the workload and of
+//! the limit are taken in turn, and their medians compared. They need a runtime with more than one
+//! thread, as the `roundel` command has it.
 
+mod beside;
+mod error;
 pub mod idle;
 pub mod limit;
 pub mod percentile;
+mod process;
 pub mod w1;
+
+pub use error::Error;

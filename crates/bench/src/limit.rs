@@ -8,7 +8,7 @@
 //! after an error. Nothing is tuned beyond `synchronous=FULL`, so that the limit stays honest.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -68,14 +68,22 @@ pub enum Error {
 pub fn measure(dir: &Path, time: Duration) -> Result<Limit, Error> {
     let folder = tempfile::Builder::new().prefix("limit-").tempdir_in(dir)?;
     let disk_time = time / 4;
-    let syncs = append_and_sync(&folder.path().join("append"), disk_time)?;
-    let rows = write_rows(&folder.path().join("rows.db"), time - disk_time)?;
+    let mut disk = Disk::open(&folder.path().join("append"))?;
+    let mut syncs = vec![disk.sync()?];
+    let start = Instant::now();
+    while start.elapsed() < disk_time && syncs.len() < MAX_APPENDS {
+        syncs.push(disk.sync()?);
+    }
+    let mut rows = Rows::open(&folder.path().join("rows.db"))?;
+    let written = rows.write_for(time - disk_time)?;
+    drop(rows);
     folder.close()?;
+    let syncs = Sorted::new(syncs);
     Ok(Limit {
-        rows_per_second: rows.per_second,
+        rows_per_second: written.rows_per_second,
         fdatasync_p50_us: percentile(&syncs, 50.0),
         fdatasync_p99_us: percentile(&syncs, 99.0),
-        commit_p50_us: percentile(&rows.commits, 50.0),
+        commit_p50_us: percentile(&written.commits_us, 50.0),
     })
 }
 
@@ -85,49 +93,90 @@ fn percentile(samples: &Sorted, percent: f64) -> f64 {
         .expect("every measurement takes at least one sample")
 }
 
-fn append_and_sync(path: &Path, time: Duration) -> Result<Sorted, Error> {
-    let mut file = File::create_new(path)?;
-    let mut samples = Vec::new();
-    let start = Instant::now();
-    loop {
-        let began = Instant::now();
-        file.write_all(&BLOCK)?;
-        file.sync_data()?;
-        samples.push(microseconds(began.elapsed()));
-        if start.elapsed() >= time || samples.len() >= MAX_APPENDS {
-            return Ok(Sorted::new(samples));
+/// The disk alone.
+#[derive(Debug)]
+pub struct Disk {
+    file: File,
+    appends: usize,
+}
+
+impl Disk {
+    /// Over a new file.
+    pub fn open(path: &Path) -> Result<Disk, Error> {
+        let file = File::create_new(path)?;
+        Ok(Disk { file, appends: 0 })
+    }
+
+    /// Appends a block and syncs its data: how long that took, in microseconds.
+    pub fn sync(&mut self) -> Result<f64, Error> {
+        if self.appends == MAX_APPENDS {
+            self.file.rewind()?;
+            self.file.set_len(0)?;
+            self.appends = 0;
         }
+        self.appends += 1;
+        let began = Instant::now();
+        self.file.write_all(&BLOCK)?;
+        self.file.sync_data()?;
+        Ok(microseconds(began.elapsed()))
     }
 }
 
-struct Rows {
-    per_second: f64,
-    commits: Sorted,
+/// The durable writer of rows, which can be stopped and go on.
+#[derive(Debug)]
+pub struct Rows {
+    connection: Connection,
+    turn: u64,
+    epoch: u64,
 }
 
-fn write_rows(path: &Path, time: Duration) -> Result<Rows, Error> {
-    let connection = Connection::open(path)?;
-    connection.execute_batch(OPEN)?;
-    let mut writer = Writer::new(&connection)?;
-    let mut rounds = (0..).map(Round::nth);
-    let mut commits = Vec::new();
-    let start = Instant::now();
-    loop {
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        for round in rounds.by_ref().take(BATCH) {
-            writer.write(&round)?;
-        }
-        let began = Instant::now();
-        connection.execute_batch("COMMIT")?;
-        commits.push(microseconds(began.elapsed()));
-        let elapsed = start.elapsed();
-        if elapsed >= time {
-            let rows = (commits.len() * BATCH) as f64;
-            let per_second = rows / elapsed.as_secs_f64();
-            return Ok(Rows {
-                per_second,
-                commits: Sorted::new(commits),
-            });
+/// What [`Rows`] wrote in one go.
+#[derive(Debug)]
+pub struct Written {
+    /// Journal rows per second, each with its run row.
+    pub rows_per_second: f64,
+    /// Each `COMMIT`, in microseconds.
+    pub commits_us: Sorted,
+}
+
+impl Rows {
+    /// Over a new database.
+    pub fn open(path: &Path) -> Result<Rows, Error> {
+        let connection = Connection::open(path)?;
+        connection.execute_batch(OPEN)?;
+        let since_1970 = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Ok(Rows {
+            connection,
+            turn: 0,
+            epoch: since_1970.as_millis() as u64,
+        })
+    }
+
+    /// Writes batches for so long, one at least.
+    pub fn write_for(&mut self, time: Duration) -> Result<Written, Error> {
+        let connection = &self.connection;
+        let mut writer = Writer::new(connection, self.epoch)?;
+        let mut commits = Vec::new();
+        let start = Instant::now();
+        loop {
+            connection.execute_batch("BEGIN IMMEDIATE")?;
+            for _ in 0..BATCH {
+                writer.write(&Round::nth(self.turn))?;
+                self.turn += 1;
+            }
+            let began = Instant::now();
+            connection.execute_batch("COMMIT")?;
+            commits.push(microseconds(began.elapsed()));
+            let elapsed = start.elapsed();
+            if elapsed >= time {
+                let rows = (commits.len() * BATCH) as f64;
+                return Ok(Written {
+                    rows_per_second: rows / elapsed.as_secs_f64(),
+                    commits_us: Sorted::new(commits),
+                });
+            }
         }
     }
 }
@@ -160,15 +209,12 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(connection: &'a Connection) -> Result<Self, Error> {
-        let since_1970 = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+    fn new(connection: &'a Connection, epoch: u64) -> Result<Self, Error> {
         Ok(Writer {
             append: connection.prepare(APPEND)?,
             start: connection.prepare(START)?,
             advance: connection.prepare(ADVANCE)?,
-            epoch: since_1970.as_millis() as u64,
+            epoch,
         })
     }
 
@@ -275,7 +321,7 @@ mod tests {
     fn what_is_written_is_what_is_counted() {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(OPEN).unwrap();
-        let mut writer = Writer::new(&connection).unwrap();
+        let mut writer = Writer::new(&connection, 1_700_000_000_000).unwrap();
         for turn in 0..LIVE_RUNS * ROUNDS_PER_RUN + 1 {
             writer.write(&Round::nth(turn)).unwrap();
         }
@@ -293,6 +339,17 @@ mod tests {
             count("SELECT count(*) FROM run WHERE head = 5 AND state = 1"),
             LIVE_RUNS
         );
+    }
+
+    #[test]
+    fn a_writer_that_goes_on_writes_what_comes_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rows = Rows::open(&dir.path().join("rows.db")).unwrap();
+        for slices in 1..=3 {
+            let written = rows.write_for(Duration::ZERO).unwrap();
+            assert!(written.rows_per_second > 0.0);
+            assert_eq!(rows.turn, slices * BATCH as u64);
+        }
     }
 
     #[test]

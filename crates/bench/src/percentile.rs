@@ -29,6 +29,12 @@ impl Sorted {
     }
 }
 
+/// The median; 0 if there are no values.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let middle = Sorted::new(values.to_vec()).percentile(50.0);
+    middle.unwrap_or(0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

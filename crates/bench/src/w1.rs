@@ -1,19 +1,23 @@
 //! W1: runs of five trivial durable effects in a row. One at a time for latency; many in flight for
-//! throughput; always with the raw limit of the machine, measured before and after in the same
-//! process, so that every figure is also a ratio.
+//! throughput; the raw limit in turn with both, so that every figure is also a ratio. A file that is
+//! full of other runs takes its turns with one that is empty.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use roundel::{Cx, Engine, Failure, Result as RunResult, Workflow};
 use serde::{Deserialize, Serialize};
 
-use crate::limit::{self, Limit};
-use crate::percentile::Sorted;
+use crate::Error;
+use crate::beside::{self, Beside, SLICE, WARM_UP};
+use crate::percentile::{Sorted, median};
+use crate::process::memory_mb;
 
 const EFFECTS: u32 = 5;
+/// Runs, and syncs of the disk, that take turns in latency mode.
+const TURN: usize = 20;
 const FIVE: Workflow<Order, Receipt> = Workflow::named("bench-five");
 const EMPTY: Workflow<(), ()> = Workflow::named("bench-empty");
 const SLEEPY: Workflow<(), ()> = Workflow::named("bench-sleepy");
@@ -58,26 +62,15 @@ pub struct Figures {
     pub stored: u64,
     /// Sleeping runs beforehand.
     pub sleeping: u64,
-    /// Effects per second before runs were stored or put to sleep, if any were.
+    /// Effects per second in an empty file meanwhile, if the other is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effects_per_second_before: Option<f64>,
+    /// Effects per second by those in the empty file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_to_before: Option<f64>,
     /// Memory that the stored or sleeping runs added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_memory_mb: Option<f64>,
-}
-
-/// Why W1 could not be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The raw limit.
-    #[error(transparent)]
-    Limit(#[from] limit::Error),
-    /// The engine.
-    #[error(transparent)]
-    Engine(#[from] roundel::Error),
-    /// The folder.
-    #[error("a folder for the measurement could not be made: {0}")]
-    Folder(#[from] std::io::Error),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,17 +85,21 @@ struct Receipt {
     total: u64,
 }
 
-async fn five(cx: Cx, order: Order) -> RunResult<Receipt> {
+/// `begun` counts effects: one begins when its beginning, and the result of the one before, are
+/// committed.
+async fn five(cx: Cx, order: Order, begun: Arc<AtomicU64>) -> RunResult<Receipt> {
     let mut total = 0;
     for part in 0..EFFECTS {
-        let line = cx
-            .effect("price", |_| async move {
+        let price = |_| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            async move {
                 Ok::<_, Failure>(Receipt {
                     number: u64::from(part),
                     total: 7,
                 })
-            })
-            .await?;
+            }
+        };
+        let line = cx.effect("price", price).await?;
         total += line.total;
     }
     Ok(Receipt {
@@ -128,60 +125,113 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     let folder = tempfile::Builder::new()
         .prefix("w1-")
         .tempdir_in(&plan.dir)?;
-    progress("measuring the raw limit");
-    let before = raw(folder.path()).await?;
-    let engine = open(&folder.path().join("w1.db")).await?;
+    let mut beside = Beside::open(folder.path())?;
+    let mut plain = Place::open(&folder.path().join("w1.db")).await?;
     progress("one run at a time");
-    let alone = latency(&engine, plan.latency_runs).await?;
-    let mut first = None;
+    let alone = latency(&plain.engine, plan.latency_runs, &mut beside).await?;
+    let mut full = None;
     let mut added_memory_mb = None;
     if plan.stored + plan.sleeping > 0 {
-        progress("many runs in flight, in an empty file");
-        first = Some(throughput(&engine, plan).await?);
         let memory = memory_mb();
-        progress("filling the file");
-        fill(&engine, plan, progress).await?;
+        let place = Place::open(&folder.path().join("full.db")).await?;
+        fill(&place.engine, plan, progress).await?;
         added_memory_mb = Some(memory_mb() - memory);
+        full = Some(place);
     }
     progress("many runs in flight");
-    let effects_per_second = throughput(&engine, plan).await?;
-    engine.shutdown().await;
-    progress("measuring the raw limit again");
-    let after = raw(folder.path()).await?;
-    let limit = f64::midpoint(before.rows_per_second, after.rows_per_second);
-    let sync = f64::midpoint(before.fdatasync_p50_us, after.fdatasync_p50_us);
+    for place in [Some(&mut plain), full.as_mut()].into_iter().flatten() {
+        place.slice(plan.in_flight).await?;
+        place.rates.clear();
+    }
+    for _ in 0..beside::slices(plan.time) {
+        beside.rows()?;
+        for place in [Some(&mut plain), full.as_mut()].into_iter().flatten() {
+            place.slice(plan.in_flight).await?;
+        }
+    }
+    let empty_rate = plain.close().await;
+    let (effects_per_second, before) = match full {
+        Some(full) => (full.close().await, Some(empty_rate)),
+        None => (empty_rate, None),
+    };
     Ok(Figures {
         workload: "w1",
         in_flight: plan.in_flight,
         effects_per_second,
         p50_us: alone.percentile(50.0).unwrap_or(0.0),
         p99_us: alone.percentile(99.0).unwrap_or(0.0),
-        limit_rows_per_second: limit,
-        ratio: effects_per_second / limit,
-        fdatasync_p50_us: sync,
+        limit_rows_per_second: beside.rows_per_second(),
+        ratio: effects_per_second / beside.rows_per_second(),
+        fdatasync_p50_us: beside.fdatasync_p50_us(),
         stored: plan.stored,
         sleeping: plan.sleeping,
-        effects_per_second_before: first,
+        effects_per_second_before: before,
+        ratio_to_before: before.map(|before| effects_per_second / before),
         added_memory_mb,
     })
 }
 
-async fn raw(dir: &Path) -> Result<Limit, Error> {
-    let dir = dir.to_owned();
-    let measured = move || limit::measure(&dir, Duration::from_secs(3));
-    match tokio::task::spawn_blocking(measured).await {
-        Ok(limit) => Ok(limit?),
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+/// A file with an engine on it, and how fast it was in each of its slices.
+struct Place {
+    engine: Engine,
+    begun: Arc<AtomicU64>,
+    rates: Vec<f64>,
+}
+
+impl Place {
+    async fn open(file: &Path) -> Result<Place, roundel::Error> {
+        let begun = Arc::new(AtomicU64::new(0));
+        let counter = begun.clone();
+        let engine = Engine::open(file)
+            .register(FIVE, move |cx, order| five(cx, order, counter.clone()))
+            .register(EMPTY, empty)
+            .register(SLEEPY, sleepy)
+            .start()
+            .await?;
+        let rates = Vec::new();
+        Ok(Place {
+            engine,
+            begun,
+            rates,
+        })
+    }
+
+    /// Keeps so many runs in flight for a slice, and notes how many effects began in it.
+    async fn slice(&mut self, in_flight: usize) -> Result<(), roundel::Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..in_flight as u64 {
+            let (client, stop) = (self.engine.client(), stop.clone());
+            tasks.spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    client.start(FIVE, &order(number)).await?.result().await?;
+                }
+                Ok::<(), roundel::Error>(())
+            });
+        }
+        tokio::time::sleep(WARM_UP).await;
+        let (begin, before) = (Instant::now(), self.begun.load(Ordering::Relaxed));
+        tokio::time::sleep(SLICE).await;
+        let effects = self.begun.load(Ordering::Relaxed) - before;
+        self.rates
+            .push(effects as f64 / begin.elapsed().as_secs_f64());
+        stop.store(true, Ordering::Relaxed);
+        finish(tasks).await
+    }
+
+    async fn close(self) -> f64 {
+        self.engine.shutdown().await;
+        median(&self.rates)
     }
 }
 
-async fn open(file: &Path) -> Result<Engine, roundel::Error> {
-    Engine::open(file)
-        .register(FIVE, five)
-        .register(EMPTY, empty)
-        .register(SLEEPY, sleepy)
-        .start()
-        .await
+async fn finish(
+    mut tasks: tokio::task::JoinSet<Result<(), roundel::Error>>,
+) -> Result<(), roundel::Error> {
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+    }
+    Ok(())
 }
 
 fn order(number: u64) -> Order {
@@ -191,75 +241,48 @@ fn order(number: u64) -> Order {
     }
 }
 
-async fn latency(engine: &Engine, runs: usize) -> Result<Sorted, roundel::Error> {
+/// One run at a time, in turn with the disk; the first turn only warms up.
+async fn latency(engine: &Engine, runs: usize, beside: &mut Beside) -> Result<Sorted, Error> {
     let mut times = Vec::with_capacity(runs);
-    for number in 0..runs as u64 + 20 {
+    for number in 0..runs + TURN {
+        if number % TURN == 0 {
+            beside.syncs(TURN)?;
+        }
         let begin = Instant::now();
-        engine.start(FIVE, &order(number)).await?.result().await?;
-        if number >= 20 {
+        let order = order(number as u64);
+        engine.start(FIVE, &order).await?.result().await?;
+        if number >= TURN {
             times.push(begin.elapsed().as_secs_f64() * 1e6);
         }
     }
     Ok(Sorted::new(times))
 }
 
-async fn throughput(engine: &Engine, plan: &Plan) -> Result<f64, roundel::Error> {
-    let done = Arc::new(AtomicU64::new(0));
-    let begin = Instant::now();
-    let end = begin + plan.time;
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..plan.in_flight {
-        let (client, done) = (engine.client(), done.clone());
-        tasks.spawn(async move {
-            while Instant::now() < end {
-                let number = done.fetch_add(1, Ordering::Relaxed);
-                client.start(FIVE, &order(number)).await?.result().await?;
-            }
-            Ok::<(), roundel::Error>(())
-        });
-    }
-    while let Some(task) = tasks.join_next().await {
-        task.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-    }
-    let effects = done.load(Ordering::Relaxed) * u64::from(EFFECTS);
-    Ok(effects as f64 / begin.elapsed().as_secs_f64())
-}
-
+/// Puts other runs into the file: those that are stored have ended, the others sleep.
 async fn fill(engine: &Engine, plan: &Plan, progress: &dyn Fn(&str)) -> Result<(), roundel::Error> {
     const AT_ONCE: u64 = 2000;
     for (total, sleeps) in [(plan.stored, false), (plan.sleeping, true)] {
-        let mut made = 0;
-        while made < total {
-            let wave = AT_ONCE.min(total - made);
+        for first in (0..total).step_by(AT_ONCE as usize) {
             let mut tasks = tokio::task::JoinSet::new();
-            for _ in 0..wave {
+            for _ in first..total.min(first + AT_ONCE) {
                 let client = engine.client();
                 tasks.spawn(async move {
                     if sleeps {
-                        client.start(SLEEPY, &()).await.map(drop)
-                    } else {
-                        client.start(EMPTY, &()).await.map(drop)
+                        return client.start(SLEEPY, &()).await.map(drop);
                     }
+                    client.start(EMPTY, &()).await?.result().await
                 });
             }
-            while let Some(task) = tasks.join_next().await {
-                task.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-            }
-            made += wave;
-            if made % 100_000 == 0 {
-                progress(&format!("filling the file: {made} of {total}"));
+            finish(tasks).await?;
+            if first % 100_000 == 0 {
+                progress(&format!("filling the file: {first} of {total}"));
             }
         }
     }
+    // Until the last are asleep, and their log is moved into the database.
+    while engine.metrics().live > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(())
-}
-
-/// What the process holds in memory, where the system says it.
-fn memory_mb() -> f64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let resident = pages
-        .split_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse::<f64>().ok());
-    resident.unwrap_or(0.0) * 4096.0 / 1e6
 }

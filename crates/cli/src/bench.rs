@@ -28,10 +28,10 @@ pub(crate) struct W1 {
     /// Runs in latency mode.
     #[arg(long, default_value_t = 200)]
     latency_runs: usize,
-    /// Ended runs to put into the file first; throughput is measured before and after.
+    /// Ended runs to put into a second file; it takes turns with the empty one.
     #[arg(long, default_value_t = 0)]
     stored: u64,
-    /// Sleeping runs to start first; throughput is measured before and after.
+    /// Sleeping runs to put into the second file.
     #[arg(long, default_value_t = 0)]
     sleeping: u64,
     #[command(flatten)]
@@ -127,12 +127,13 @@ async fn run_w1(args: W1) -> Result<(), Box<dyn std::error::Error>> {
         "  p50 in fdatasyncs                     {:>14.1}",
         figures.p50_us / figures.fdatasync_p50_us
     );
-    if let Some(before) = figures.effects_per_second_before {
-        let part = figures.effects_per_second / before;
+    if let (Some(before), Some(part)) = (figures.effects_per_second_before, figures.ratio_to_before)
+    {
         println!(
             "  with {} stored, {} sleeping:",
             figures.stored, figures.sleeping
         );
+        println!("  effects per second in an empty file   {before:>14.0}");
         println!("  part of the speed without             {part:>14.2}");
         println!(
             "  memory added, MB                      {:>14.1}",
