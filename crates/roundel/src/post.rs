@@ -45,6 +45,9 @@ struct Waiting {
     free: Vec<usize>,
 }
 
+/// What came of asking, and what was asked, unless the store has closed.
+pub(crate) type Asked = Result<(Reply, Box<Ask>), (Error, Option<Box<Ask>>)>;
+
 /// Who waits, and since when.
 type Place = (oneshot::Sender<Answered>, Instant);
 
@@ -80,19 +83,22 @@ impl Post {
 
     /// Asks for these things, in this order.
     pub(crate) fn ask_all(&self, asks: Vec<Ask>) -> Vec<oneshot::Receiver<Answered>> {
-        let (requests, receivers) = asks.into_iter().map(|ask| self.request(ask)).unzip();
+        let (requests, receivers) = asks
+            .into_iter()
+            .map(|ask| self.request(Box::new(ask)))
+            .unzip();
         self.store.submit(requests);
         receivers
     }
 
-    fn request(&self, ask: Ask) -> (Request, oneshot::Receiver<Answered>) {
+    fn request(&self, ask: Box<Ask>) -> (Request, oneshot::Receiver<Answered>) {
         let (sender, receiver) = oneshot::channel();
         let tag = lock(&self.sink.waiting).put(sender) as u64;
         let sink = self.sink.clone();
         (Request { ask, tag, sink }, receiver)
     }
 
-    pub(crate) async fn ask(&self, ask: Ask) -> Result<(Reply, Ask), (Error, Option<Ask>)> {
+    pub(crate) async fn ask(&self, ask: Box<Ask>) -> Asked {
         let (request, receiver) = self.request(ask);
         self.store.submit(vec![request]);
         match receiver.await {
@@ -111,7 +117,7 @@ impl Post {
     }
 
     pub(crate) async fn op(&self, op: Op) -> Result<Reply, Error> {
-        self.ask(Ask::Op(op))
+        self.ask(Box::new(Ask::Op(op)))
             .await
             .map(|(reply, _)| reply)
             .map_err(|(error, _)| error)

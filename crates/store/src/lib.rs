@@ -73,15 +73,15 @@ pub trait Listener: Send + Sync {
 
 /// One thing asked of a store.
 pub struct Request {
-    /// What.
-    pub ask: Ask,
+    /// What. It changes hands a few times, so it stays where it is.
+    pub ask: Box<Ask>,
     /// Comes back with the answer.
     pub tag: u64,
     /// Where the answer goes.
     pub sink: Arc<dyn Sink>,
 }
 
-// Nearly all are operations: a box for each would cost more than the room it saves.
+// Nearly all are operations.
 #[allow(clippy::large_enum_variant)]
 /// What is asked: an operation, or user code to be run inside the transaction first.
 pub enum Ask {
@@ -150,7 +150,7 @@ pub struct Answered {
     /// What came of it.
     pub result: Result<Reply, Error>,
     /// What was asked, back again.
-    pub ask: Ask,
+    pub ask: Box<Ask>,
 }
 
 /// Why there is no reply. Each variant is one thing for the caller to do.
@@ -193,7 +193,7 @@ pub fn ask(store: &dyn Store, op: Op) -> Result<Reply, Error> {
     }
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     store.submit(vec![Request {
-        ask: Ask::Op(op),
+        ask: Box::new(Ask::Op(op)),
         tag: 0,
         sink: Arc::new(Once(sender)),
     }]);

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::{Note, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{LiveRun, StepWork, Turn};
+use crate::post::Asked;
 
 /// What became of a commit.
 enum After {
@@ -46,7 +47,7 @@ impl Worker {
             let after = match live.turn(self.store().now()) {
                 Turn::Commit(round) => {
                     let ask = Ask::Op(Op::Commit(*round));
-                    let answer = self.insist(ask).await;
+                    let answer = self.insist(Box::new(ask)).await;
                     self.after_commit(live, answer, &port).await
                 }
                 Turn::Step => self.step(live, &port).await,
@@ -108,7 +109,7 @@ impl Worker {
             runs: vec![run],
             leave: false,
         };
-        let ask = || Ask::Op(Op::Release(release.clone()));
+        let ask = || Box::new(Ask::Op(Op::Release(release.clone())));
         while let Err((Error::Unknown(_), _)) = self.insist(ask()).await {
             let until = self.store().now().after(Duration::from_millis(5));
             self.store().clock().sleep_until(until).await;
@@ -119,7 +120,7 @@ impl Worker {
     }
 
     /// Asks until the store says yes or no: its troubles are not the run's.
-    pub(super) async fn insist(&self, mut ask: Ask) -> Result<(Reply, Ask), (Error, Option<Ask>)> {
+    pub(super) async fn insist(&self, mut ask: Box<Ask>) -> Asked {
         let mut pause = Duration::from_millis(5);
         loop {
             match self.post.ask(ask).await {
@@ -138,18 +139,18 @@ impl Worker {
     async fn after_commit(
         self: &Arc<Self>,
         live: Box<LiveRun>,
-        answer: Result<(Reply, Ask), (Error, Option<Ask>)>,
+        answer: Asked,
         port: &Arc<Port>,
     ) -> After {
         let (reply, ask) = match answer {
             Ok(answer) => answer,
             Err((error, _)) => return self.not_committed(live, error).await,
         };
-        let (Reply::Committed(committed), Ask::Op(Op::Commit(round))) = (reply, ask) else {
+        let (Reply::Committed(committed), Ask::Op(Op::Commit(round))) = (reply, &*ask) else {
             unreachable!("a commit answers with what it committed")
         };
         self.counters.rounds.one();
-        self.commit_done(live, committed, &round, port)
+        self.commit_done(live, committed, round, port)
     }
 
     /// What follows a round that was committed.
@@ -239,7 +240,8 @@ impl Worker {
                 let Turn::Commit(round) = live.park(failure) else {
                     unreachable!("it parks")
                 };
-                if self.insist(Ask::Op(Op::Commit(*round))).await.is_ok() {
+                let ask = Ask::Op(Op::Commit(*round));
+                if self.insist(Box::new(ask)).await.is_ok() {
                     self.counters.runs_parked.one();
                 }
             }
@@ -262,12 +264,12 @@ impl Worker {
             clock,
             runtime: Some(self.runtime.clone()),
         };
-        let answer = self.insist(Ask::Work(Box::new(work))).await;
+        let answer = self.insist(Box::new(Ask::Work(Box::new(work)))).await;
         let (result, ask) = match answer {
             Ok((reply, ask)) => (Ok(reply), Some(ask)),
             Err((error, ask)) => (Err(error), ask),
         };
-        let Some(Ask::Work(work)) = ask else {
+        let Some(Ask::Work(work)) = ask.map(|ask| *ask) else {
             self.forget(run);
             return After::Gone;
         };
@@ -379,7 +381,8 @@ impl Worker {
             Turn::Step | Turn::Wait(_) | Turn::Yield => {}
         }
         let run: RunId = start.run;
-        let (mut started, ask) = match self.post.ask(Ask::Op(Op::Start(start))).await {
+        let ask = Box::new(Ask::Op(Op::Start(start)));
+        let (mut started, ask) = match self.post.ask(ask).await {
             Ok((Reply::Started(started), ask)) => (started, ask),
             Ok(_) => unreachable!("a start answers with what it started"),
             Err((error, _)) => {
@@ -405,13 +408,13 @@ impl Worker {
         }
         port.leased.store(true, Ordering::Release);
         self.counters.runs_started.one();
-        let Ask::Op(Op::Start(start)) = ask else {
+        let Ask::Op(Op::Start(start)) = &*ask else {
             unreachable!("what was asked comes back")
         };
-        match (first, start.first) {
+        match (first, &start.first) {
             (Some(Ok(committed)), Some(round)) => {
                 self.counters.rounds.one();
-                self.commit_done(live, committed, &round, port)
+                self.commit_done(live, committed, round, port)
             }
             (Some(Err(refusal)), _) => self.not_committed(live, Error::Refused(refusal)).await,
             _ => After::Mine(live),

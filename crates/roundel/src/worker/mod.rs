@@ -330,7 +330,8 @@ impl Worker {
     async fn park_unread(&self, claimed: &Claimed, failure: Failure) {
         let mut round = roundel_core::Round::new(claimed.run, self.id, claimed.epoch);
         round.then = Then::Park(Box::new(failure));
-        if self.insist(Ask::Op(Op::Commit(round))).await.is_ok() {
+        let ask = Ask::Op(Op::Commit(round));
+        if self.insist(Box::new(ask)).await.is_ok() {
             self.counters.runs_parked.one();
         }
     }

@@ -334,7 +334,7 @@ pub(super) fn submit_all(store: &dyn Store, asks: Vec<Ask>) -> Vec<Answered> {
     let sink: Arc<dyn Sink> = Arc::new(Tray(sender));
     let count = asks.len();
     let request = |(tag, ask): (usize, Ask)| Request {
-        ask,
+        ask: Box::new(ask),
         tag: tag as u64,
         sink: Arc::clone(&sink),
     };

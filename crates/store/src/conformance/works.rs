@@ -75,7 +75,7 @@ fn take(desk: &Desk, step: Step) -> Came {
 fn came_of(answers: Vec<Answered>) -> Vec<Came> {
     let mut came = Vec::new();
     for answer in answers {
-        if let Ask::Work(work) = answer.ask {
+        if let Ask::Work(work) = *answer.ask {
             let step = work.into_any().downcast::<Step>().expect("the step");
             came.push(Came {
                 reply: answer.result,

@@ -199,7 +199,11 @@ fn submit(store: &Memory, ask: Ask) -> Answered {
     }
     let (sender, receiver) = mpsc::channel();
     let sink = Arc::new(Tray(sender));
-    store.submit(vec![Request { ask, tag: 0, sink }]);
+    store.submit(vec![Request {
+        ask: Box::new(ask),
+        tag: 0,
+        sink,
+    }]);
     receiver.recv().expect("an answer")
 }
 
@@ -263,7 +267,11 @@ fn a_step_that_reads_the_store_it_runs_in_is_told_so() {
         fn run(&mut self, _: Tx) -> Worked {
             let _ = self.told.send(read(&self.store, Query::Workers));
             let (ask, tag, sink) = (Ask::Op(start(2, false)), 0, Arc::new(Nobody));
-            self.store.submit(vec![Request { ask, tag, sink }]);
+            self.store.submit(vec![Request {
+                ask: Box::new(ask),
+                tag,
+                sink,
+            }]);
             let round = self.round.clone();
             Worked { round, keep: true }
         }
@@ -355,7 +363,11 @@ fn a_sink_may_submit_and_read_again() {
                     done: self.done.clone(),
                 });
                 let ask = Ask::Op(start(u128::from(*left), false));
-                self.store.submit(vec![Request { ask, tag: 0, sink }]);
+                self.store.submit(vec![Request {
+                    ask: Box::new(ask),
+                    tag: 0,
+                    sink,
+                }]);
             }
         }
     }
@@ -367,7 +379,11 @@ fn a_sink_may_submit_and_read_again() {
         done,
     });
     let ask = Ask::Op(start(9, false));
-    store.submit(vec![Request { ask, tag: 0, sink }]);
+    store.submit(vec![Request {
+        ask: Box::new(ask),
+        tag: 0,
+        sink,
+    }]);
     assert_eq!(receiver.try_iter().filter(Result::is_ok).count(), 3);
     assert_eq!(runs(&store), 3);
 }

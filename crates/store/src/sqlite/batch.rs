@@ -115,8 +115,8 @@ impl<'c> Session<'c> {
     pub(super) fn decide(&mut self, items: &mut [Item], first: usize) -> Result<(), Trouble> {
         let steps = items
             .iter()
-            .any(|item| matches!(item.request.ask, Ask::Work(_)));
-        let renews = |item: &Item| matches!(item.request.ask, Ask::Op(Op::Renew(_)));
+            .any(|item| matches!(*item.request.ask, Ask::Work(_)));
+        let renews = |item: &Item| matches!(*item.request.ask, Ask::Op(Op::Renew(_)));
         if steps {
             for (at, item) in items
                 .iter_mut()
@@ -181,7 +181,7 @@ impl<'c> Session<'c> {
     }
 
     fn one(&mut self, item: &mut Item, place: usize) -> Result<(), Trouble> {
-        let result = match &mut item.request.ask {
+        let result = match &mut *item.request.ask {
             Ask::Op(op) => self.op(op)?,
             Ask::Work(work) => match item.refused.clone() {
                 Some(round) => self.op(&Op::Commit(round))?,

@@ -3,11 +3,19 @@
 //! SQLite moves it by itself after some pages, but begins it anew only when nobody reads from it.
 //! If there is always somebody, it would grow for ever; then the writer waits for them, at first
 //! for a moment now and then, in the end for as long as our own readers may take.
+//!
+//! A log file that grows makes every commit wait for the file system's own journal too, which
+//! doubles its time. So the file is made long ahead of its use, filled with zeros: SQLite ignores
+//! what lies behind the last frame it knows, and writes over it.
 
+use std::fs::OpenOptions;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+
+use super::open::CHECKPOINT_PAGES;
 
 /// Bytes beyond which the log is long.
 pub(super) const LONG: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
@@ -15,6 +23,16 @@ pub(super) const LONG: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 const TOO_LONG: u64 = 3 * LONG;
 /// Batches between two looks at its length.
 const LOOK: u32 = 32;
+/// Bytes that the log has before it is moved into the database: a frame is a page and its header.
+const READY: u64 = if cfg!(test) {
+    LONG
+} else {
+    CHECKPOINT_PAGES.unsigned_abs() * (4096 + 24)
+};
+/// Bytes that are added at a time: a commit waits for them.
+const AHEAD: usize = 1 << 20;
+/// Batches between two additions. Who writes less than that keeps a small file.
+const ADD: u32 = 16;
 /// The time between two tries while it is long.
 const AGAIN: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(100);
@@ -53,6 +71,8 @@ pub(super) struct Log {
     path: PathBuf,
     batches: u32,
     tried: Option<Instant>,
+    /// Nothing more is added ahead.
+    ready: bool,
 }
 
 impl Log {
@@ -64,7 +84,24 @@ impl Log {
             path: path.into(),
             batches: 0,
             tried: None,
+            ready: false,
         }
+    }
+
+    /// Inside a transaction, when nobody else can write to the log: makes the file longer if it is
+    /// still short. A file that cannot grow now is left as it is; the commit will tell.
+    pub(super) fn make_ready(&mut self) {
+        if self.ready || self.batches % ADD != ADD - 1 {
+            return;
+        }
+        let add = || -> std::io::Result<bool> {
+            let mut file = OpenOptions::new().write(true).open(&self.path)?;
+            let length = file.seek(SeekFrom::End(0))?;
+            let missing = usize::try_from(READY.saturating_sub(length)).unwrap_or(AHEAD);
+            file.write_all(&vec![0; missing.min(AHEAD)])?;
+            Ok(missing <= AHEAD)
+        };
+        self.ready = add().unwrap_or(true);
     }
 
     /// After a commit: shortens the log if it is long.

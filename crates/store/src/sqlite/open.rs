@@ -22,7 +22,7 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 /// `Rndl`: what `file` shows for a file that is Roundel's alone.
 const APPLICATION_ID: i64 = 0x526E_646C;
 /// Pages in the log after which it is moved into the database.
-const CHECKPOINT_PAGES: i64 = 4_000;
+pub(super) const CHECKPOINT_PAGES: i64 = 4_000;
 /// Bytes to which a longer log file is cut when it begins anew.
 const LOG_BYTES: u64 = super::log::LONG;
 /// Kilobytes of pages that the writer keeps. More costs time: after every commit in which a page

@@ -119,7 +119,11 @@ fn ro_07_an_outcome_that_cannot_be_learnt_in_time_is_unknown() {
         let (sink, answers) = collector();
         let submit = |ask| {
             let sink = sink.clone();
-            store.submit(vec![Request { ask, tag: 0, sink }]);
+            store.submit(vec![Request {
+                ask: Box::new(ask),
+                tag: 0,
+                sink,
+            }]);
         };
         submit(Ask::Op(Op::Start(start(2))));
         has_begun.recv().unwrap();
@@ -157,7 +161,11 @@ fn ro_07_when_the_disk_hangs_everybody_is_told_in_time() {
     for (tag, epoch) in [(1, 1), (2, 2)] {
         let ask = Ask::Op(Op::Commit(round(id, epoch)));
         let sink = sink.clone();
-        store.submit(vec![Request { ask, tag, sink }]);
+        store.submit(vec![Request {
+            ask: Box::new(ask),
+            tag,
+            sink,
+        }]);
         if tag == 1 {
             has_begun.recv().unwrap();
         }
@@ -302,4 +310,35 @@ fn rows_of_processes_long_gone_are_removed() {
     let count = "SELECT count(*) FROM roundel_committer";
     let count: i64 = own.query_row(count, [], |row| row.get(0)).unwrap();
     assert!(count < 64, "{count}");
+}
+
+/// Copies a database as a crash would leave it.
+fn crashed(file: &File) -> File {
+    let copy = File::new();
+    for name in ["runs.db", "runs.db-wal"] {
+        let to = copy.folder.path().join(name);
+        std::fs::copy(file.folder.path().join(name), to).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn the_log_is_made_long_ahead_of_its_use_and_nothing_is_lost() {
+    let file = File::new();
+    let stores = [file.open_with_worker(), file.open()];
+    let log = file.folder.path().join("runs.db-wal");
+    let mut ahead = false;
+    for number in 1..=100_u128 {
+        started(&stores[usize::from(number % 2 == 0)], start(number));
+        let bytes = std::fs::read(&log).unwrap();
+        ahead |=
+            bytes.len() == 1 << 20 && bytes[bytes.len() - 4096..].iter().all(|byte| *byte == 0);
+        if number.is_multiple_of(10) {
+            let copy = crashed(&file);
+            let found = copy.open();
+            assert_eq!(row(&found, run(number)).head, 1, "the last one is there");
+            assert_eq!(row(&found, run(1)).head, 1, "and the first");
+        }
+    }
+    assert!(ahead, "it was filled with zeros");
 }

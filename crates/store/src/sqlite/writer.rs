@@ -194,6 +194,7 @@ impl Writer {
             return Ok(hints);
         }
         self.fresh = true;
+        self.log.make_ready();
         self.shared.put_in_flight(std::mem::take(batch));
         let committed = self.commit(session);
         *batch = self.shared.take_in_flight();
@@ -301,9 +302,9 @@ impl Writer {
             return;
         }
         let message = message.unwrap_or_default();
-        let step = batch
-            .first()
-            .is_some_and(|item| matches!(item.request.ask, Ask::Work(_)) && item.refused.is_none());
+        let step = batch.first().is_some_and(|item| {
+            matches!(*item.request.ask, Ask::Work(_)) && item.refused.is_none()
+        });
         if step && refuse(&mut batch[0], TxError::Database(message.clone())) {
             self.again.push_front(batch);
             return;
@@ -381,7 +382,7 @@ const ENDED: &str = "it ended the transaction (such as by INSERT OR ROLLBACK); \
 
 /// The step is recorded as refused when its batch is decided again. Returns whether it can be.
 fn refuse(item: &mut Item, error: TxError) -> bool {
-    let Ask::Work(work) = &mut item.request.ask else {
+    let Ask::Work(work) = &mut *item.request.ask else {
         unreachable!("only steps run code in the transaction");
     };
     item.refused = catch_unwind(AssertUnwindSafe(|| work.refused(error))).ok();

@@ -137,7 +137,7 @@ fn what_a_step_writes_and_its_round_are_one() {
     };
     assert_eq!(committed.epoch, 3);
     assert_eq!((amount(&file), row(&store, id).head), (70, 3));
-    assert!(matches!(answer.ask, Ask::Work(_)), "the step comes back");
+    assert!(matches!(*answer.ask, Ask::Work(_)), "the step comes back");
 }
 
 #[test]
@@ -248,6 +248,7 @@ fn e16_a_step_cannot_write_the_engines_tables_but_can_read_them() {
         "DROP TABLE roundel_mail",
         "ALTER TABLE roundel_mail ADD COLUMN x",
         "CREATE TABLE roundel_mine (x)",
+        "CREATE TABLE Roundel_Mine (x)",
         "CREATE INDEX mine ON roundel_run (head)",
         "DROP INDEX roundel_run_ready",
         "CREATE VIEW roundel_view AS SELECT 1",
@@ -301,6 +302,8 @@ fn insert_or_rollback_is_refused_and_its_neighbours_are_unharmed() {
         assert!(matches!(sly, Err(TxError::Constraint(_))), "{sly:?}");
         let after = execute(&tx, "INSERT INTO account VALUES (77, 7)");
         assert!(matches!(after, Err(TxError::Refused(_))), "{after:?}");
+        let read = query(&tx, "SELECT 1");
+        assert!(matches!(read, Err(TxError::Refused(_))), "{read:?}");
         let behind = tx.sqlite(|own| own.execute("INSERT INTO account VALUES (78, 7)", []));
         assert!(matches!(behind, Err(TxError::Refused(_))), "{behind:?}");
         true

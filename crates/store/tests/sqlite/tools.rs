@@ -205,7 +205,7 @@ pub(crate) fn ask_all(store: &Sqlite, asks: Vec<Ask>) -> Vec<Answered> {
     let (sink, receiver) = collector();
     let count = asks.len();
     let request = |(tag, ask): (usize, Ask)| Request {
-        ask,
+        ask: Box::new(ask),
         tag: tag as u64,
         sink: sink.clone(),
     };

@@ -40,7 +40,11 @@ fn g1_a_write_lock_that_goes_is_waited_for() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (sink, answers) = crate::tools::collector();
     let ask = Ask::Op(Op::Commit(round(id, 1)));
-    let request = roundel_store::Request { ask, tag: 0, sink };
+    let request = roundel_store::Request {
+        ask: Box::new(ask),
+        tag: 0,
+        sink,
+    };
     roundel_store::Store::submit(&store, vec![request]);
     assert!(answers.recv_timeout(Duration::from_millis(30)).is_err());
     other.execute_batch("COMMIT").unwrap();
@@ -174,7 +178,7 @@ fn a_batch_is_answered_in_one_call_and_costs_one_commit() {
     let before = store.metrics();
     let (sink, answers) = crate::tools::collector();
     let request = |id| roundel_store::Request {
-        ask: Ask::Op(Op::Commit(round(id, 1))),
+        ask: Box::new(Ask::Op(Op::Commit(round(id, 1)))),
         tag: 0,
         sink: sink.clone(),
     };
