@@ -1,6 +1,7 @@
 //! The `roundel` command.
 
 mod bench;
+mod demo;
 mod runs;
 
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Watch a small shop survive: a few hundred orders, and a worker that is killed on the way.
+    Demo(demo::Demo),
     /// Look at runs.
     #[command(subcommand)]
     Runs(runs::Command),
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     };
     let done = runtime.block_on(async {
         match cli.command {
+            Command::Demo(args) => demo::run(args).await,
             Command::Runs(command) => runs::run(command).await,
             Command::Bench(command) => bench::run(command).await,
         }

@@ -1,0 +1,3 @@
+//! The `roundel` command, as it is typed.
+
+mod demo;
