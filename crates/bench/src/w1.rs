@@ -132,8 +132,10 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     let mut full = None;
     let mut added_memory_mb = None;
     if plan.stored + plan.sleeping > 0 {
+        let mut place = Place::open(&folder.path().join("full.db")).await?;
+        // What an engine at work holds in any case is not what the stored runs add.
+        place.slice(plan.in_flight).await?;
         let memory = memory_mb();
-        let place = Place::open(&folder.path().join("full.db")).await?;
         fill(&place.engine, plan, progress).await?;
         added_memory_mb = Some(memory_mb() - memory);
         full = Some(place);
