@@ -7,6 +7,7 @@
 //! Absent on purpose: SQL, threads, logging, user code.
 
 mod changes;
+pub mod check;
 mod decide;
 mod failure;
 mod id;

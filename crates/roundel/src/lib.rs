@@ -24,13 +24,14 @@ pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
 pub use metrics::{Metrics, Waits};
 pub use names::{Signal, Workflow};
+pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
     Backoff, BadName, Cancelled, Class, Entry, Failure, Name, Op, Patched, Payload, Refusal, Reply,
     Retry, RunId, RunState, Sent, Timestamp, limits,
 };
 pub use roundel_store::{
-    Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock, Tx,
-    TxError, Value,
+    Checked, Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock,
+    Tx, TxError, Value,
 };
 
 #[cfg(doctest)]

@@ -17,6 +17,7 @@ mod query;
 mod sqlite;
 mod turns;
 mod tx;
+mod verify;
 
 use std::any::Any;
 use std::future::Future;
@@ -30,8 +31,9 @@ pub use memory::{Fate, Faults, Memory, Point, Snapshot};
 pub use query::{
     Answer, Dump, JournalPage, MailView, Page, Query, RunFilter, RunView, StateView, Stats,
 };
-pub use sqlite::{Metrics, Options, Sqlite, Synchronous};
+pub use sqlite::{Metrics, Options, Schema, Sqlite, Synchronous};
 pub use tx::{Column, FromValue, Params, Row, Tx, TxError, Value};
+pub use verify::{Checked, Depth, verify};
 
 /// A future that owns or borrows what it needs and can be sent to another thread.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

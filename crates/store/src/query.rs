@@ -1,5 +1,6 @@
 //! Everything that a screen, a command or a test reads: a few typed queries, with paging.
 
+use roundel_core::check::{OfferRecord, RunRecord};
 use roundel_core::{
     GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId, OfferRow,
     RunId, RunRow, RunState, StateRow, Target, WaitId, WaitRow, WorkerRow,
@@ -33,7 +34,13 @@ pub enum Query {
     Stats(Name),
     /// Workers.
     Workers,
-    /// Every row of every table, in order: for tests and verification.
+    /// Everything that is stored under each run's id, by id, after this one, so many at most: for
+    /// verification. Also what is left of runs that are not there.
+    Records(Option<RunId>, usize),
+    /// Offers with what they hang on, by gate and place, after this one, so many at most: for
+    /// verification.
+    Offers(Option<OfferId>, usize),
+    /// Every row of every table, in order: for tests.
     Dump,
 }
 
@@ -71,6 +78,10 @@ pub enum Answer {
     Stats(Stats),
     /// Workers.
     Workers(Vec<WorkerRow>),
+    /// Runs, whole.
+    Records(Page<(RunId, RunRecord)>),
+    /// Offers, whole.
+    Offers(Page<OfferRecord>),
     /// Everything.
     Dump(Box<Dump>),
 }

@@ -1,22 +1,10 @@
 //! Continue-as-new: one commit, nothing lost, nothing from before.
 
-use roundel_core::{Caused, Entry, Name, Round, RunId, RunState, Target, Then, encode_entries};
+use roundel_core::{Caused, RunId, RunState, Target};
 
 use crate::world::{
-    A, B, NS, World, child_of, closing, opening, recording, suspending, value, value_of,
+    A, B, NS, World, child_of, closing, continuing, opening, suspending, value, value_of,
 };
-
-fn continuing(round: Round, version: Option<u32>) -> Round {
-    let workflow = Name::constant("w");
-    let started = Entry::Started {
-        workflow,
-        version: version.unwrap_or(1),
-        input: value(2),
-    };
-    let mut round = recording(round, &[Entry::Continued]);
-    round.then = Then::ContinueAsNew(encode_entries(&[started]), version);
-    round
-}
 
 fn rows_of(world: &World, run: RunId) -> Vec<(u32, u64, u32)> {
     let rows = world.journal.iter().filter(|row| row.run == run);

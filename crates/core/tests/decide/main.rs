@@ -1,5 +1,6 @@
 //! The rules, without a database: what each operation answers and changes.
 
+mod check;
 mod children;
 mod continuing;
 mod deletes;

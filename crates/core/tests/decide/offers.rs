@@ -3,8 +3,8 @@
 use roundel_core::{Caused, Name, Offer, Op, Refusal, Reply, Round, RunState, Sent, Start};
 
 use crate::world::{
-    A, B, World, claimant, closing, consuming, ending, offering, opening, same, suspending,
-    value_of,
+    A, B, World, claimant, closing, consuming, continuing, ending, offering, opening, same,
+    suspending, value_of,
 };
 
 const JOB: (u32, &str) = (1, "@job");
@@ -76,11 +76,7 @@ fn inv16_an_offer_that_is_let_go_goes_to_the_next_in_line() {
         match how {
             "closed" => drop(world.commit(closing(round, &[JOB]))),
             "ended" => drop(world.commit(ending(round, RunState::Failed))),
-            "continued" => {
-                let mut round = round;
-                round.then = roundel_core::Then::ContinueAsNew(b"[]".to_vec(), None);
-                world.commit(round);
-            }
+            "continued" => drop(world.commit(continuing(round, None))),
             _ => world.delete(one, true),
         }
         assert_eq!(world.run(two).matched, 1, "{how}");

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use roundel_core::check::{self, OfferRecord, RunRecord};
 use roundel_core::{
-    Call, CancelMark, Claim, Claimant, Claimed, Committed, Consumed, Entry, GateId, JournalRow,
-    KeyId, KeyRow, Lane, LaneId, MailId, MailRow, Name, Need, Offer, OfferId, OfferRow, Op,
-    OpenWait, Outcome, Parent, Payload, Policy, Refusal, Register, Release, Renew, Reply, Round,
-    Rows, RunId, RunRow, RunState, Sent, Signal, Stage, Start, Started, StateRow, Target, Then,
-    Timestamp, WaitId, WaitRow, WorkerId, WorkerRow, decide, encode_entries, needs,
+    Call, Claim, Claimant, Claimed, Committed, Consumed, Entry, GateId, JournalRow, KeyId, KeyRow,
+    Lane, LaneId, MailId, MailRow, Name, Need, Offer, OfferId, OfferRow, Op, OpenWait, Outcome,
+    Parent, Payload, Policy, Refusal, Register, Release, Renew, Reply, Round, Rows, RunId, RunRow,
+    RunState, Sent, Signal, Stage, Start, Started, StateRow, Target, Then, Timestamp, WaitId,
+    WaitRow, WorkerId, WorkerRow, decide, encode_entries, needs,
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -380,81 +381,19 @@ impl World {
         shown.collect()
     }
 
-    /// Counters must say what the tables hold.
+    /// What must hold after any operation.
     pub(crate) fn check(&self) {
+        let mut found = Vec::new();
         for row in self.rows.runs() {
-            let id = row.id;
-            let mail = self.rows.mail_of(id).count();
-            let own = self
-                .rows
-                .mail_of(id)
-                .filter(|(mail, _)| mail.name.is_none())
-                .count();
-            let waits = self.rows.waits_of(id).count();
-            let taken = self
-                .rows
-                .waits_of(id)
-                .filter(|(_, wait)| wait.taken.is_some())
-                .count();
-            let watchers = self.rows.watchers_of(id).count();
-            assert_eq!(row.mail as usize, mail, "mail of {row:?}");
-            assert_eq!(row.waits as usize, waits, "waits of {row:?}");
-            assert_eq!(row.watchers as usize, watchers, "watchers of {row:?}");
-            if row.state.has_ended() {
-                assert_eq!((row.matched, waits), (0, 0), "an ended run waits: {row:?}");
-                let due = row.ready_at.or(row.timer_at).or(row.news_at);
-                assert!(row.outcome.is_some() && due.is_none(), "{row:?}");
-            } else {
-                assert_eq!(row.matched as usize, own + taken, "matched of {row:?}");
-            }
-            assert_eq!(
-                row.owner.is_some(),
-                row.state == RunState::Running,
-                "{row:?}"
-            );
-            if row.state == RunState::Waiting {
-                let idle = row.matched == 0 && row.cancel != CancelMark::Requested;
-                assert!(idle, "something is there for {row:?}");
-            }
+            let mut record = RunRecord::gather(&self.rows, row.id);
+            let own = self.journal.iter().filter(|round| round.run == row.id);
+            record.journal = own.cloned().collect();
+            check::rows(row.id, &record, &mut found);
         }
-        self.check_offers();
-    }
-
-    fn check_offers(&self) {
         for (id, offer) in self.rows.offers.iter() {
-            let waiter = self.rows.waiters_at(&id.gate).next();
-            match offer.taken_by {
-                None => assert_eq!(waiter, None, "an offer and a waiter passed each other"),
-                Some(run) => {
-                    let taken = Some(roundel_core::Taken::Offer(id.place));
-                    let mut waits = self.rows.waits_of(run);
-                    let has =
-                        waits.any(|(wait, row)| wait.name == id.gate.name && row.taken == taken);
-                    assert!(has, "offer {id:?} is taken by a run that does not have it");
-                }
-            }
+            check::offer(&OfferRecord::gather(&self.rows, id, offer), &mut found);
         }
-        for (wait, row) in self
-            .rows
-            .waits
-            .iter()
-            .filter(|(_, row)| row.taken.is_none())
-        {
-            let busy: Vec<_> = self
-                .rows
-                .waits_of(wait.run)
-                .filter_map(|(_, row)| row.taken)
-                .collect();
-            let mut mail = self.rows.mail_of(wait.run);
-            let free = mail.find(|(mail, _)| {
-                mail.name.as_ref() == Some(&wait.name)
-                    && !busy.contains(&roundel_core::Taken::Mail(mail.number))
-            });
-            assert_eq!(
-                free, None,
-                "a message and a wait passed each other: {row:?}"
-            );
-        }
+        assert_eq!(found, []);
     }
 }
 
@@ -598,6 +537,19 @@ pub(crate) fn ending(mut round: Round, state: RunState) -> Round {
     let round_outcome = Outcome::Value(value(7));
     round.then = Then::End(state, round_outcome);
     recording(round, &[Entry::Ended { state }])
+}
+
+/// The round, after which the run begins anew.
+pub(crate) fn continuing(round: Round, version: Option<u32>) -> Round {
+    let workflow = Name::constant("w");
+    let started = Entry::Started {
+        workflow,
+        version: version.unwrap_or(1),
+        input: value(2),
+    };
+    let mut round = recording(round, &[Entry::Continued]);
+    round.then = Then::ContinueAsNew(encode_entries(&[started]), version);
+    round
 }
 
 /// A child of the run, in this call.

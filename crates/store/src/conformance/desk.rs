@@ -309,6 +309,25 @@ impl Desk {
     }
 }
 
+impl Drop for Desk {
+    /// Whatever a test did, the rows it leaves behind are sound.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            sound(&*self.store);
+        }
+    }
+}
+
+/// The rows hold what must hold after any list of operations; a store that was closed is let be.
+pub(super) fn sound(store: &dyn Store) {
+    let mut found = Vec::new();
+    let told = |_: &crate::Checked, violations| found.extend(violations);
+    match wait_for(crate::verify(store, crate::Depth::Rows, told)) {
+        Ok(_) | Err(Error::Closed) => assert_eq!(found, []),
+        Err(error) => panic!("the rows cannot be read: {error}"),
+    }
+}
+
 /// Remove a run, and all below it.
 pub(super) fn deleting(run: RunId, force: bool) -> Op {
     Op::Delete(Delete {
@@ -353,7 +372,12 @@ pub(super) fn submit(store: &dyn Store, ops: Vec<Op>) -> Vec<Result<Reply, Error
 
 /// Reads and waits.
 pub(super) fn read(store: &dyn Store, query: Query) -> Result<Answer, Error> {
-    let mut future = store.read(query);
+    wait_for(store.read(query))
+}
+
+/// Waits on this thread.
+pub(super) fn wait_for<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
     let waker = std::task::Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = std::task::Context::from_waker(&waker);
     loop {

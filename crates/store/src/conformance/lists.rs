@@ -7,7 +7,7 @@ use roundel_core::testkit::{Draw, Move, next_move};
 use roundel_core::{Op, Reply, Timestamp};
 
 use super::Make;
-use super::desk::{dump, submit};
+use super::desk::{dump, sound, submit};
 use crate::{Clock, Dump, Error, ManualClock, Memory, Store};
 
 /// Stores over the same rows, and their clock.
@@ -98,6 +98,7 @@ pub fn replay(recorded: &Recorded, (stores, clock): &Opened, seed: u64) {
     compare(batch, &mut draw);
     for store in stores {
         same(&dump(&**store), &recorded.dump);
+        sound(&**store);
         store.close();
     }
 }

@@ -13,6 +13,7 @@ mod desk;
 pub mod hints;
 pub mod lists;
 pub mod management;
+pub mod records;
 pub mod rounds;
 pub mod signals;
 pub mod threads;
@@ -136,6 +137,10 @@ macro_rules! conformance {
                 a_dump_has_every_row_in_order
                 a_closed_store_says_so_and_closing_twice_is_fine
             }
+            records {
+                records_hold_all_rows_of_each_run_in_pages_of_any_size
+                offers_are_read_with_their_gates_and_who_has_them_in_pages
+            }
             works {
                 g1_a_step_commits_with_its_sql
                 g1_a_step_that_failed_is_recorded_without_its_sql
@@ -192,6 +197,7 @@ mod tests {
             include_str!("hints.rs"),
             include_str!("lists.rs"),
             include_str!("management.rs"),
+            include_str!("records.rs"),
             include_str!("rounds.rs"),
             include_str!("signals.rs"),
             include_str!("threads.rs"),

@@ -8,6 +8,7 @@
 mod faults;
 mod index;
 mod read;
+mod records;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -57,12 +57,14 @@ impl State {
                     .map(|(_, row)| row.clone())
                     .collect(),
             ),
+            Query::Records(after, limit) => Answer::Records(tables.records(after, limit)),
+            Query::Offers(after, limit) => Answer::Offers(tables.offers(after.as_ref(), limit)),
             Query::Dump => Answer::Dump(Box::new(tables.dump())),
         })
     }
 }
 
-fn page<T>(mut items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
+pub(super) fn page<T>(mut items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
     let found = items.by_ref().take(limit).collect();
     Page {
         items: found,

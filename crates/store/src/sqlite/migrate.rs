@@ -5,7 +5,10 @@ use rusqlite::{Connection, OptionalExtension, Result};
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_runs.sql")];
+const MIGRATIONS: [(&str, &str); 1] = [(
+    "0001_runs",
+    include_str!("../../migrations/sqlite/0001_runs.sql"),
+)];
 
 /// The schema that this version of the program writes.
 pub(super) const NEWEST: i64 = MIGRATIONS.len() as i64;
@@ -28,6 +31,11 @@ pub(super) fn version(connection: &Connection) -> Result<i64> {
     Ok(version.unwrap_or(0))
 }
 
+/// The migrations that a file of this version lacks, by name.
+pub(super) fn missing(from: i64) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0))
+}
+
 /// Applies what is missing. The version is read again under the write lock: another process may
 /// have been faster.
 pub(super) fn apply(connection: &Connection) -> Result<()> {
@@ -43,7 +51,7 @@ pub(super) fn apply(connection: &Connection) -> Result<()> {
 
 fn apply_missing(connection: &Connection) -> Result<()> {
     let from = version(connection)?;
-    for migration in MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0)) {
+    for (_, migration) in missing(from) {
         connection.execute_batch(migration)?;
     }
     if from < NEWEST {
@@ -83,6 +91,15 @@ mod tests {
             .unwrap();
         assert_eq!(schema(&migrated), schema(&written));
         assert_eq!(version(&migrated).unwrap(), NEWEST);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_in_order() {
+        let names = |from| missing(from).map(|(name, _)| *name).collect::<Vec<_>>();
+        assert_eq!(names(0).len(), MIGRATIONS.len());
+        assert!(names(0).is_sorted());
+        assert_eq!(names(NEWEST - 1), [MIGRATIONS.last().unwrap().0]);
+        assert!(names(NEWEST).is_empty());
     }
 
     #[test]

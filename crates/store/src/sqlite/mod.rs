@@ -10,6 +10,7 @@ mod doubt;
 mod due;
 #[cfg(test)]
 mod faults;
+mod file;
 pub(crate) mod guard;
 mod load;
 mod log;
@@ -20,6 +21,7 @@ mod place;
 mod queue;
 mod read;
 mod readers;
+mod records;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use file::Schema;
 pub use shared::Metrics;
 
 use crate::{Answer, Answered, Boxed, Clock, Error, Listener, Query, Request, Store, SystemClock};

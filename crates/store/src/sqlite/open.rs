@@ -79,7 +79,9 @@ pub(super) fn prepare(path: &Path, options: &Options) -> Result<(Connection, Ide
         sign(&connection).map_err(|error| failed(path, &error))?;
     }
     migrate::apply(&connection).map_err(|error| failed(path, &error))?;
-    forget_committers(&connection, options).map_err(|error| failed(path, &error))?;
+    if options.create {
+        forget_committers(&connection, options).map_err(|error| failed(path, &error))?;
+    }
     Ok((connection, Identity::of(&found)))
 }
 
@@ -100,7 +102,7 @@ fn unusable(path: &Path, what: &str, error: &std::io::Error) -> Error {
 }
 
 /// Makes an empty file that only its owner may read, unless there is one.
-fn make_file(path: &Path, options: &Options) -> Result<(), Error> {
+pub(super) fn make_file(path: &Path, options: &Options) -> Result<(), Error> {
     if path.is_dir() {
         return Err(Error::Unusable(format!(
             "{} is a folder, not a database",
@@ -128,7 +130,7 @@ fn make_file(path: &Path, options: &Options) -> Result<(), Error> {
 }
 
 /// Refuses what is plainly not a database, before SQLite touches it.
-fn check_header(path: &Path) -> Result<(), Error> {
+pub(super) fn check_header(path: &Path) -> Result<(), Error> {
     let file = std::fs::File::open(path);
     let file = file.map_err(|error| unusable(path, "cannot be opened", &error))?;
     let mut header = Vec::new();
@@ -149,9 +151,12 @@ fn check_contents(connection: &Connection, path: &Path, options: &Options) -> Re
     let shown = path.display();
     let version = migrate::version(connection).map_err(|error| failed(path, &error))?;
     if version > NEWEST {
+        return Err(newer(path, version));
+    }
+    if !options.create && (1..NEWEST).contains(&version) {
         return Err(Error::Unusable(format!(
-            "the database {shown} has schema version {version}, and this program knows {NEWEST}; \
-             a newer version of roundel has used it; use that one"
+            "the database {shown} has schema version {version}, and this program writes {NEWEST}; \
+             make a backup, then bring it up to date with `roundel migrate`"
         )));
     }
     if version > 0 {
@@ -173,6 +178,15 @@ fn check_contents(connection: &Connection, path: &Path, options: &Options) -> Re
     Ok(())
 }
 
+/// A database that a newer version has used.
+pub(super) fn newer(path: &Path, version: i64) -> Error {
+    Error::Unusable(format!(
+        "the database {} has schema version {version}, and this program knows {NEWEST}; \
+         a newer version of roundel has used it; use that one",
+        path.display()
+    ))
+}
+
 /// Marks a file that holds nothing else; one with the user's own tables stays as it is.
 fn sign(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "SELECT count(*) FROM sqlite_schema";
@@ -183,7 +197,7 @@ fn sign(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn set_wal(connection: &Connection, path: &Path) -> Result<(), Error> {
+pub(super) fn set_wal(connection: &Connection, path: &Path) -> Result<(), Error> {
     let sql = "PRAGMA journal_mode = WAL";
     let mut tries = 0;
     let mode = loop {
@@ -206,11 +220,15 @@ fn set_wal(connection: &Connection, path: &Path) -> Result<(), Error> {
     }
 }
 
-fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+pub(super) fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connection, Error> {
+pub(super) fn connect(
+    path: &Path,
+    options: &Options,
+    flags: OpenFlags,
+) -> Result<Connection, Error> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags);
     let connection = connection.map_err(|error| failed(path, &error))?;
@@ -221,7 +239,7 @@ fn connect(path: &Path, options: &Options, flags: OpenFlags) -> Result<Connectio
 }
 
 /// What an error at opening means to whoever opens.
-fn failed(path: &Path, error: &rusqlite::Error) -> Error {
+pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> Error {
     let shown = path.display();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

@@ -95,13 +95,17 @@ pub(super) fn answer(
 }
 
 /// How many rows a page has.
-fn page(limit: usize) -> i64 {
+pub(super) fn page(limit: usize) -> i64 {
     i64::try_from(limit.clamp(1, PAGE)).expect("a small number")
 }
 
-struct Reader<'a>(&'a Connection);
+pub(super) struct Reader<'a>(&'a Connection);
 
 impl Reader<'_> {
+    pub(super) fn connection(&self) -> &Connection {
+        self.0
+    }
+
     fn answer(&self, query: &Query) -> Result<Answer> {
         Ok(match query {
             Query::Run(namespace, target) => {
@@ -132,11 +136,13 @@ impl Reader<'_> {
             }
             Query::Stats(namespace) => Answer::Stats(self.stats(namespace)?),
             Query::Workers => Answer::Workers(self.all(WORKERS, [], columns::worker)?),
+            Query::Records(after, limit) => Answer::Records(self.records(*after, *limit)?),
+            Query::Offers(after, limit) => Answer::Offers(self.offers(after.as_ref(), *limit)?),
             Query::Dump => Answer::Dump(Box::new(self.dump()?)),
         })
     }
 
-    fn all<T>(
+    pub(super) fn all<T>(
         &self,
         sql: &str,
         values: impl Params,

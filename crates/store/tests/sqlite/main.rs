@@ -8,3 +8,4 @@ mod reading;
 mod steps;
 mod tools;
 mod troubles;
+mod verify;

@@ -149,10 +149,14 @@ pub(crate) fn commit(store: &Sqlite, round: Round) -> Result<Committed, Error> {
 }
 
 pub(crate) fn read(store: &Sqlite, query: Query) -> Result<Answer, Error> {
+    wait_for(store.read(query))
+}
+
+pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    runtime.block_on(store.read(query))
+    runtime.block_on(future)
 }
 
 pub(crate) fn dump(store: &Sqlite) -> Dump {
