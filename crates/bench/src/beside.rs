@@ -13,9 +13,12 @@ use crate::percentile::median;
 
 /// One slice: short enough that an engine is not idle for a second while others have their turn,
 /// since it then moves its log into the database.
-pub(crate) const SLICE: Duration = Duration::from_millis(300);
+pub(crate) const SLICE: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 300 });
 /// What comes before it and is not counted: a workload gets going.
-pub(crate) const WARM_UP: Duration = Duration::from_millis(100);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 100 });
+
+/// Runs, and syncs of the disk, that take turns in latency mode.
+pub(crate) const TURN: usize = 20;
 
 /// How many slices make up this time: at least three, so that one odd slice is not the median.
 pub(crate) fn slices(time: Duration) -> usize {
@@ -59,6 +62,14 @@ impl Beside {
             }
             Ok(())
         })
+    }
+
+    /// The disk's turn, before every so many runs of latency mode.
+    pub(crate) fn syncs_in_turn(&mut self, run: usize) -> Result<(), Error> {
+        if run.is_multiple_of(TURN) {
+            self.syncs(TURN)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn rows_per_second(&self) -> f64 {

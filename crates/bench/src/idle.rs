@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use roundel::{Cx, Engine, Result as RunResult, Workflow};
+use roundel::Engine;
 use serde::Serialize;
 
+use crate::others::{self, Others};
 use crate::process::processor_ms;
-
-const SLEEPY: Workflow<(), ()> = Workflow::named("bench-sleepy");
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
@@ -23,26 +22,20 @@ pub struct Figures {
     pub cpu_ms_per_second: f64,
 }
 
-async fn sleepy(cx: Cx, (): ()) -> RunResult<()> {
-    cx.sleep(Duration::from_secs(30 * 24 * 3600)).await;
-    Ok(())
-}
-
 /// Measures an idle engine for so long.
 ///
 /// # Errors
 /// When the folder or the database cannot be used.
 pub async fn measure(dir: &Path, sleeping: u64, time: Duration) -> Result<Figures, crate::Error> {
     let folder = tempfile::Builder::new().prefix("idle-").tempdir_in(dir)?;
-    let engine = Engine::open(folder.path().join("idle.db"))
-        .register(SLEEPY, sleepy)
+    let engine = others::register(Engine::open(folder.path().join("idle.db")))
         .start()
         .await?;
-    for _ in 0..sleeping {
-        engine.start(SLEEPY, &()).await?;
-    }
-    // The log is moved into the database a moment after the last commit; that is not idling.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let asleep = Others {
+        stored: 0,
+        sleeping,
+    };
+    asleep.put_into(&engine, &|_| {}).await?;
     let (begin, before) = (Instant::now(), processor_ms());
     tokio::time::sleep(time).await;
     let seconds = begin.elapsed().as_secs_f64();

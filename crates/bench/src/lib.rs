@@ -6,10 +6,18 @@
 
 mod beside;
 mod error;
+pub mod growth;
 pub mod idle;
 pub mod limit;
+mod others;
 pub mod percentile;
 mod process;
+mod tasks;
+#[cfg(test)]
+mod tests;
 pub mod w1;
+pub mod w2;
+pub mod w3;
+pub mod w4;
 
 pub use error::Error;

@@ -1,6 +1,6 @@
 //! W1: runs of five trivial durable effects in a row. One at a time for latency; many in flight for
-//! throughput; the raw limit in turn with both, so that every figure is also a ratio. A file that is
-//! full of other runs takes its turns with one that is empty.
+//! throughput; the raw limit in turn with both, so that every figure is also a ratio. A file full
+//! of other runs takes its turns with one that is empty.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,16 +11,14 @@ use roundel::{Cx, Engine, Failure, Result as RunResult, Workflow};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::beside::{self, Beside, SLICE, WARM_UP};
+use crate::beside::{self, Beside, SLICE, TURN, WARM_UP};
+use crate::others::{self, Others};
 use crate::percentile::{Sorted, median};
 use crate::process::memory_mb;
+use crate::tasks::all_of;
 
 const EFFECTS: u32 = 5;
-/// Runs, and syncs of the disk, that take turns in latency mode.
-const TURN: usize = 20;
 const FIVE: Workflow<Order, Receipt> = Workflow::named("bench-five");
-const EMPTY: Workflow<(), ()> = Workflow::named("bench-empty");
-const SLEEPY: Workflow<(), ()> = Workflow::named("bench-sleepy");
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -108,15 +106,6 @@ async fn five(cx: Cx, order: Order, begun: Arc<AtomicU64>) -> RunResult<Receipt>
     })
 }
 
-async fn empty(_: Cx, (): ()) -> RunResult<()> {
-    Ok(())
-}
-
-async fn sleepy(cx: Cx, (): ()) -> RunResult<()> {
-    cx.sleep(Duration::from_secs(30 * 24 * 3600)).await;
-    Ok(())
-}
-
 /// Measures W1 as planned. `progress` is told what is being done.
 ///
 /// # Errors
@@ -136,7 +125,11 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
         // What an engine at work holds in any case is not what the stored runs add.
         place.slice(plan.in_flight).await?;
         let memory = memory_mb();
-        fill(&place.engine, plan, progress).await?;
+        let others = Others {
+            stored: plan.stored,
+            sleeping: plan.sleeping,
+        };
+        others.put_into(&place.engine, progress).await?;
         added_memory_mb = Some(memory_mb() - memory);
         full = Some(place);
     }
@@ -174,20 +167,18 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
 }
 
 /// A file with an engine on it, and how fast it was in each of its slices.
-struct Place {
-    engine: Engine,
+pub(crate) struct Place {
+    pub(crate) engine: Engine,
     begun: Arc<AtomicU64>,
-    rates: Vec<f64>,
+    pub(crate) rates: Vec<f64>,
 }
 
 impl Place {
-    async fn open(file: &Path) -> Result<Place, roundel::Error> {
+    pub(crate) async fn open(file: &Path) -> Result<Place, roundel::Error> {
         let begun = Arc::new(AtomicU64::new(0));
         let counter = begun.clone();
-        let engine = Engine::open(file)
+        let engine = others::register(Engine::open(file))
             .register(FIVE, move |cx, order| five(cx, order, counter.clone()))
-            .register(EMPTY, empty)
-            .register(SLEEPY, sleepy)
             .start()
             .await?;
         let rates = Vec::new();
@@ -199,7 +190,7 @@ impl Place {
     }
 
     /// Keeps so many runs in flight for a slice, and notes how many effects began in it.
-    async fn slice(&mut self, in_flight: usize) -> Result<(), roundel::Error> {
+    pub(crate) async fn slice(&mut self, in_flight: usize) -> Result<(), roundel::Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..in_flight as u64 {
@@ -218,22 +209,14 @@ impl Place {
         self.rates
             .push(effects as f64 / begin.elapsed().as_secs_f64());
         stop.store(true, Ordering::Relaxed);
-        finish(tasks).await
+        all_of(tasks).await
     }
 
-    async fn close(self) -> f64 {
+    /// Shuts the engine down; the median of its slices.
+    pub(crate) async fn close(self) -> f64 {
         self.engine.shutdown().await;
         median(&self.rates)
     }
-}
-
-async fn finish(
-    mut tasks: tokio::task::JoinSet<Result<(), roundel::Error>>,
-) -> Result<(), roundel::Error> {
-    while let Some(task) = tasks.join_next().await {
-        task.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-    }
-    Ok(())
 }
 
 fn order(number: u64) -> Order {
@@ -247,9 +230,7 @@ fn order(number: u64) -> Order {
 async fn latency(engine: &Engine, runs: usize, beside: &mut Beside) -> Result<Sorted, Error> {
     let mut times = Vec::with_capacity(runs);
     for number in 0..runs + TURN {
-        if number % TURN == 0 {
-            beside.syncs(TURN)?;
-        }
+        beside.syncs_in_turn(number)?;
         let begin = Instant::now();
         let order = order(number as u64);
         engine.start(FIVE, &order).await?.result().await?;
@@ -258,33 +239,4 @@ async fn latency(engine: &Engine, runs: usize, beside: &mut Beside) -> Result<So
         }
     }
     Ok(Sorted::new(times))
-}
-
-/// Puts other runs into the file: those that are stored have ended, the others sleep.
-async fn fill(engine: &Engine, plan: &Plan, progress: &dyn Fn(&str)) -> Result<(), roundel::Error> {
-    const AT_ONCE: u64 = 2000;
-    for (total, sleeps) in [(plan.stored, false), (plan.sleeping, true)] {
-        for first in (0..total).step_by(AT_ONCE as usize) {
-            let mut tasks = tokio::task::JoinSet::new();
-            for _ in first..total.min(first + AT_ONCE) {
-                let client = engine.client();
-                tasks.spawn(async move {
-                    if sleeps {
-                        return client.start(SLEEPY, &()).await.map(drop);
-                    }
-                    client.start(EMPTY, &()).await?.result().await
-                });
-            }
-            finish(tasks).await?;
-            if first % 100_000 == 0 {
-                progress(&format!("filling the file: {first} of {total}"));
-            }
-        }
-    }
-    // Until the last are asleep, and their log is moved into the database.
-    while engine.metrics().live > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    Ok(())
 }

@@ -1,0 +1,159 @@
+//! Figures for people: a title, and one line for each.
+
+use std::fmt::{self, Display};
+
+use roundel_bench::growth::Point;
+use roundel_bench::{growth, idle, limit, w1, w2, w3, w4};
+
+pub(super) struct Table {
+    title: String,
+    lines: Vec<(String, String)>,
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        for (name, value) in &self.lines {
+            writeln!(f, "  {name:<40} {value:>12}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn of(title: impl Into<String>) -> Table {
+        Table {
+            title: title.into(),
+            lines: Vec::new(),
+        }
+    }
+
+    fn line(mut self, name: impl Into<String>, value: impl Display) -> Table {
+        self.lines.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// A figure with so many digits behind the point.
+    fn figure(self, name: impl Into<String>, value: f64, digits: usize) -> Table {
+        self.line(name, format!("{value:.digits$}"))
+    }
+
+    fn limit(self, rows_per_second: f64, ratio: f64) -> Table {
+        self.figure("raw limit, rows per second", rows_per_second, 0)
+            .figure("ratio", ratio, 3)
+    }
+}
+
+pub(super) fn w1(figures: &w1::Figures) -> Table {
+    let in_flight = figures.in_flight;
+    let table = Table::of("W1, runs of five effects")
+        .figure(
+            format!("effects per second, {in_flight} in flight"),
+            figures.effects_per_second,
+            0,
+        )
+        .limit(figures.limit_rows_per_second, figures.ratio)
+        .figure("one run alone, p50 us", figures.p50_us, 0)
+        .figure("one run alone, p99 us", figures.p99_us, 0)
+        .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
+        .figure(
+            "p50 in fdatasyncs",
+            figures.p50_us / figures.fdatasync_p50_us,
+            1,
+        );
+    let (Some(before), Some(part), Some(memory)) = (
+        figures.effects_per_second_before,
+        figures.ratio_to_before,
+        figures.added_memory_mb,
+    ) else {
+        return table;
+    };
+    table
+        .line("stored runs in the file", figures.stored)
+        .line("sleeping runs in the file", figures.sleeping)
+        .figure("effects per second in an empty file", before, 0)
+        .figure("part of that", part, 3)
+        .figure("memory added, MB", memory, 1)
+}
+
+pub(super) fn w2(figures: &w2::Figures) -> Table {
+    Table::of(format!(
+        "W2, queues of {} jobs, {} senders, {} worked on at once",
+        figures.jobs, figures.senders, figures.concurrency
+    ))
+    .figure("jobs per second", figures.jobs_per_second, 0)
+    .figure("sends per second", figures.sends_per_second, 0)
+    .limit(figures.limit_rows_per_second, figures.ratio)
+    .figure("one job alone, p50 us", figures.p50_us, 0)
+    .figure("one job alone, p99 us", figures.p99_us, 0)
+    .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
+}
+
+pub(super) fn w3(figures: &w3::Figures) -> Table {
+    Table::of(format!("W3, a parent and {} children", figures.children))
+        .figure("one parent alone, p50 ms", figures.p50_ms, 2)
+        .figure("one parent alone, slowest, ms", figures.max_ms, 2)
+        .figure("p50 in fdatasyncs", figures.p50_fdatasyncs, 1)
+        .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
+        .figure(
+            format!("children per second, {} parents", figures.in_flight),
+            figures.children_per_second,
+            0,
+        )
+        .limit(figures.limit_rows_per_second, figures.ratio)
+}
+
+pub(super) fn w4(figures: &w4::Figures) -> Table {
+    Table::of("W4, from a signal to the end of the run")
+        .figure("one signal alone, p50 us", figures.p50_us, 0)
+        .figure("one signal alone, p99 us", figures.p99_us, 0)
+        .figure("p50 in fdatasyncs", figures.p50_fdatasyncs, 1)
+        .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
+        .figure(
+            format!("signals per second, {} waiting", figures.in_flight),
+            figures.signals_per_second,
+            0,
+        )
+        .limit(figures.limit_rows_per_second, figures.ratio)
+}
+
+pub(super) fn growth(figures: &growth::Figures) -> Table {
+    let kinds: [(&str, &str, &[Point]); 5] = [
+        ("stored runs", "effects/s", &figures.stored),
+        ("waiting runs", "effects/s", &figures.waiting),
+        ("effects of one run", "effects/s", &figures.journal),
+        ("entries replayed", "entries/s", &figures.replay),
+        ("children of one run", "children/s", &figures.children),
+    ];
+    let mut table = Table::of("growth: each size beside the smallest of its kind");
+    for (kind, unit, points) in kinds {
+        for point in points {
+            let value = format!("{:.0} {unit} {:>7.3}", point.per_second, point.ratio);
+            table = table.line(format!("{kind}: {}", point.size), value);
+        }
+    }
+    table
+        .figure("the lowest of these ratios", figures.ratio, 3)
+        .figure(
+            "raw limit, rows per second",
+            figures.limit_rows_per_second,
+            0,
+        )
+        .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
+}
+
+pub(super) fn idle(figures: &idle::Figures) -> Table {
+    Table::of(format!("an engine with {} runs asleep", figures.sleeping)).figure(
+        "processor time, ms per second",
+        figures.cpu_ms_per_second,
+        2,
+    )
+}
+
+pub(super) fn limit(limit: &limit::Limit) -> Table {
+    Table::of("raw limit of this machine")
+        .figure("rows per second, batches of 100", limit.rows_per_second, 0)
+        .figure("commit of a batch, p50 us", limit.commit_p50_us, 0)
+        .figure("fdatasync, p50 us", limit.fdatasync_p50_us, 0)
+        .figure("fdatasync, p99 us", limit.fdatasync_p99_us, 0)
+}
