@@ -19,6 +19,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Connection>>> = const { RefCell::new(None) };
     /// The number of the step that runs on this thread; 0 if none does.
     static STEP: Cell<u64> = const { Cell::new(0) };
+    /// That step ran a statement that no step may run.
+    static BROKE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The number of the next step: handles of two threads never have the same.
@@ -144,8 +146,14 @@ impl Tx {
         &self,
         f: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, TxError> {
-        let connection = self.connection()?;
-        f(&connection).map_err(TxError::from)
+        let connection = self.connection().map_err(noted)?;
+        f(&connection).map_err(|error| noted(error.into()))
+    }
+
+    /// Was a statement of this step one that no step may run? Trying it again is of no use.
+    #[must_use]
+    pub fn broke_a_rule(&self) -> bool {
+        STEP.get() == self.number && BROKE.get()
     }
 
     fn connection(&self) -> Result<Rc<Connection>, TxError> {
@@ -168,11 +176,22 @@ impl Tx {
         values: &[Value],
         f: impl FnOnce(&Connection, &mut CachedStatement<'_>) -> Result<T, TxError>,
     ) -> Result<T, TxError> {
-        let connection = self.connection()?;
-        let mut statement = connection.prepare_cached(sql)?;
-        value::bind(&mut statement, values)?;
-        f(&connection, &mut statement)
+        let run = || {
+            let connection = self.connection()?;
+            let mut statement = connection.prepare_cached(sql)?;
+            value::bind(&mut statement, values)?;
+            f(&connection, &mut statement)
+        };
+        run().map_err(noted)
     }
+}
+
+/// Remembers a broken rule until the step has ended.
+fn noted(error: TxError) -> TxError {
+    if matches!(error, TxError::Refused(_)) {
+        BROKE.set(true);
+    }
+    error
 }
 
 /// Is user code running on this thread? Then the connection's guards are up.
@@ -199,6 +218,7 @@ pub(crate) fn enter(connection: Rc<Connection>) -> Entered {
     assert_eq!(STEP.get(), 0, "a step runs inside another");
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     CURRENT.set(Some(connection));
+    BROKE.set(false);
     STEP.set(number);
     Entered { number }
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::shared::{Asked, CallGuard, Inner, Phase, Shared, Tries};
-use super::{Cx, decode_outcome, encode, name};
+use super::{Cx, decode_outcome, encode, inside, name};
 
 /// One attempt of an effect, as its closure sees it.
 #[derive(Clone)]
@@ -151,7 +151,9 @@ where
             this.running.set(None);
             return Poll::Ready(decode_outcome(outcome));
         }
-        let call = this.guard.number().expect("registered");
+        let Some(call) = this.guard.number() else {
+            return Poll::Pending;
+        };
         let shared = this.guard.shared.clone();
         let (attempt, stopped) = may_run(&mut shared.lock(), call);
         let Some(attempt) = attempt else {
@@ -160,7 +162,7 @@ where
             }
             return Poll::Pending;
         };
-        let running = catch_unwind(AssertUnwindSafe(|| {
+        let poll = AssertUnwindSafe(|| {
             if this.running.is_none() {
                 let last = tries.retry.is_last(attempt);
                 let seen = Attempt {
@@ -176,8 +178,10 @@ where
                 .as_pin_mut()
                 .expect("just set")
                 .poll(context)
-        }));
+        });
+        let (running, misplaced) = inside::poll(&shared, || catch_unwind(poll));
         let result: Result<Payload, Failure> = match running {
+            _ if misplaced => Err(inside::misplaced("an effect")),
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(Ok(value))) => encode(&value),
             Ok(Poll::Ready(Err(error))) => Err(error.into()),

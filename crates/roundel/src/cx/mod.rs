@@ -5,6 +5,7 @@
 
 mod causes;
 mod effect;
+mod inside;
 mod records;
 mod resource;
 pub(crate) mod shared;

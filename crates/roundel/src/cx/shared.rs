@@ -14,6 +14,8 @@ use roundel_core::{
 use roundel_store::Tx;
 use rustc_hash::FxHashMap;
 
+use super::inside;
+
 /// What is fixed about a run while its function runs.
 #[derive(Clone, Debug)]
 pub(crate) struct RunInfo {
@@ -255,6 +257,9 @@ impl CallGuard {
     ) -> Poll<Outcome> {
         let mut inner = self.shared.lock();
         let Some(number) = self.number else {
+            if inside::is_misplaced(&self.shared) {
+                return Poll::Pending;
+            }
             let (what, ask) = ask();
             self.number = Some(inner.register(what, ask, context.waker()));
             return Poll::Pending;

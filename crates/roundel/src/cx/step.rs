@@ -5,6 +5,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use roundel_core::{Call, Failure, Name, Payload, Retry};
@@ -13,8 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::effect::panicked;
-use super::shared::{Asked, CallGuard, Tries};
-use super::{Cx, decode_outcome, encode, name};
+use super::shared::{Asked, CallGuard, Shared, Tries};
+use super::{Cx, decode_outcome, encode, inside, name};
 
 /// A durable step in the database. Await it.
 #[must_use = "it does nothing unless awaited"]
@@ -87,7 +88,9 @@ where
         if let Poll::Ready(outcome) = this.guard.poll(context, asked) {
             return Poll::Ready(decode_outcome(outcome));
         }
-        let call = this.guard.number().expect("registered");
+        let Some(call) = this.guard.number() else {
+            return Poll::Pending;
+        };
         let inner = this.guard.shared.lock();
         let mine = inner
             .in_step
@@ -98,25 +101,33 @@ where
         }
         let (_, tx) = inner.in_step.clone().expect("just seen");
         drop(inner);
-        let result = run(&this.work, tx);
+        let worked = run(&this.work, &tx, &this.guard.shared);
+        let result = worked.map_err(|failure| {
+            if tx.broke_a_rule() {
+                return Failure::permanent(failure.message).with_code("rule_broken");
+            }
+            failure
+        });
         this.guard.shared.lock().worked = Some(result);
         Poll::Pending
     }
 }
 
 /// Runs the closure to its end, at once.
-fn run<F, Fut, T, E>(work: &F, tx: Tx) -> Result<Payload, Failure>
+fn run<F, Fut, T, E>(work: &F, tx: &Tx, shared: &Arc<Shared>) -> Result<Payload, Failure>
 where
     F: Fn(Tx) -> Fut,
     Fut: Future<Output = Result<T, E>>,
     E: Into<Failure>,
     T: Serialize,
 {
-    let polled = catch_unwind(AssertUnwindSafe(|| {
-        let work = pin!(work(tx));
+    let poll = AssertUnwindSafe(|| {
+        let work = pin!(work(tx.clone()));
         work.poll(&mut Context::from_waker(Waker::noop()))
-    }));
+    });
+    let (polled, misplaced) = inside::poll(shared, || catch_unwind(poll));
     match polled {
+        _ if misplaced => Err(inside::misplaced("a step")),
         Ok(Poll::Ready(Ok(value))) => encode(&value),
         Ok(Poll::Ready(Err(error))) => Err(error.into()),
         Ok(Poll::Pending) => Err(Failure::permanent(

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use roundel::{
-    Cx, Engine, EngineBuilder, Error, Failure, Refusal, Result, Retry, RunState, Sent, Signal, Tx,
+    Cx, Engine, EngineBuilder, Error, Failure, Refusal, Result, RunState, Sent, Signal, Tx,
     Workflow, limits,
 };
 
@@ -42,9 +42,8 @@ async fn misbehave(tx: Tx, how: &str) -> Result<u32> {
 }
 
 async fn bad(cx: Cx, how: String) -> Result<u32> {
-    cx.step("misbehave", |tx| misbehave(tx, &how))
-        .retry(Retry::none())
-        .await
+    // It has tries left, and needs none: nothing of this gets better by itself.
+    cx.step("misbehave", |tx| misbehave(tx, &how)).await
 }
 
 fn both_workflows(engine: EngineBuilder) -> EngineBuilder {
@@ -61,6 +60,10 @@ async fn is_parked_for(db: &Db, how: &str, words: &[&str]) {
     let mut neighbour = process.start(GOOD, &7).await.expect("it starts");
     match offender.result().await {
         Err(Error::Parked { reason, .. }) => {
+            let origin = reason.origin.as_ref().expect("a step failed");
+            // In memory the engine has no tables that a step could write to.
+            let missing = reason.to_string().contains("no such table");
+            assert!(missing || origin.attempt == 1, "{how} was tried again");
             for word in words {
                 let said = reason.to_string();
                 assert!(said.contains(word), "{how}: `{said}` does not say `{word}`");
@@ -94,6 +97,47 @@ async fn e15_a_step_cannot_end_its_transaction(db: Db) {
         is_parked_for(&db, sql, &["may not do this"]).await;
     }
     is_parked_for(&db, "INSERT OR ROLLBACK INTO half VALUES (1)", &[]).await;
+}
+
+async fn e18_a_durable_call_inside_a_step_or_an_effect_is_refused(db: Db) {
+    const NESTS: Workflow<String, ()> = Workflow::named("nests");
+    async fn call(cx: Cx, how: &str) -> Result<()> {
+        match how.split_once(' ').expect("two words").1 {
+            "sleep" => cx.sleep(Duration::from_millis(1)).await,
+            "now" => drop(cx.now().await),
+            "wait" => drop(cx.wait(NUMBER).await?),
+            "effect" => cx.effect("in", |_| async { Ok::<_, Failure>(()) }).await?,
+            "step" => cx.step("in", |_| async { Ok::<_, Failure>(()) }).await?,
+            "child" => drop(cx.child(GOOD, &1).await?),
+            other => panic!("{other}?"),
+        }
+        Ok(())
+    }
+    async fn nests(cx: Cx, how: String) -> Result<()> {
+        let (inner, how) = (&cx, how.as_str());
+        if how.starts_with("step") {
+            cx.step("out", |_| call(inner.clone(), how)).await
+        } else {
+            cx.effect("out", |_| call(inner.clone(), how)).await
+        }
+    }
+    let register = |engine: EngineBuilder| both_workflows(engine).register(NESTS, nests);
+    let process = db.start(register).await;
+    for outer in ["step", "effect"] {
+        for inner in ["sleep", "now", "wait", "effect", "step", "child"] {
+            let how = format!("{outer} {inner}");
+            let mut run = process.start(NESTS, &how).await.expect("it starts");
+            match run.result().await {
+                Err(Error::Parked { reason, .. }) => {
+                    assert_eq!(reason.code, "misplaced_call", "{how}: {reason}");
+                    assert!(reason.to_string().contains(outer), "{how}: {reason}");
+                }
+                other => panic!("{how}: not parked: {other:?}"),
+            }
+        }
+    }
+    let mut good = process.start(GOOD, &7).await.expect("it starts");
+    assert_eq!(good.result().await.expect("it completes"), 7);
 }
 
 async fn e16_a_step_cannot_write_engine_tables(db: Db) {
@@ -246,6 +290,7 @@ both![
     a_step_that_awaits_something_foreign_is_refused,
     e15_a_step_cannot_end_its_transaction,
     e16_a_step_cannot_write_engine_tables,
+    e18_a_durable_call_inside_a_step_or_an_effect_is_refused,
     what_a_refused_step_wrote_is_gone,
     e13_a_transaction_that_escapes_its_step_is_of_no_use,
     a_workflow_that_awaits_something_foreign_is_parked,

@@ -1,0 +1,43 @@
+//! Durable calls belong to the workflow's function. Inside the closure of a step or an effect they
+//! would be made by some attempts and not by others, and no replay could find them again.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::Arc;
+
+use roundel_core::Failure;
+
+use super::shared::Shared;
+
+thread_local! {
+    /// The run whose closure is polled on this thread, and whether it made a durable call.
+    static POLLED: Cell<(*const Shared, bool)> = const { Cell::new((ptr::null(), false)) };
+}
+
+/// Polls a closure of this run. Says whether it made a durable call, which then leads nowhere.
+/// `poll` does not unwind.
+pub(super) fn poll<T>(shared: &Arc<Shared>, poll: impl FnOnce() -> T) -> (T, bool) {
+    let outer = POLLED.replace((Arc::as_ptr(shared), false));
+    let polled = poll();
+    let (_, misplaced) = POLLED.replace(outer);
+    (polled, misplaced)
+}
+
+/// Is a durable call of this run made inside one of its closures?
+pub(super) fn is_misplaced(shared: &Arc<Shared>) -> bool {
+    let (run, _) = POLLED.get();
+    let misplaced = ptr::eq(run, Arc::as_ptr(shared));
+    if misplaced {
+        POLLED.set((run, true));
+    }
+    misplaced
+}
+
+/// What such a step or effect fails with.
+pub(super) fn misplaced(what: &str) -> Failure {
+    Failure::permanent(format!(
+        "a durable call was made inside {what}; make it in the workflow's function, \
+         before or after {what}"
+    ))
+    .with_code("misplaced_call")
+}
