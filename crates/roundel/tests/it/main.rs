@@ -4,6 +4,7 @@
 #![allow(unreachable_pub)]
 
 mod bad_input;
+mod examples;
 mod rounds;
 mod signals;
 mod smoke;
