@@ -34,9 +34,14 @@ pub use roundel_store::{
     Tx, TxError, Value,
 };
 
+/// The guide's examples, run as tests. Those that make files are run by `cargo xtask newcomer`.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod guide {
+    #[doc = include_str!("../../../docs/guide/steps-and-effects.md")]
+    struct StepsAndEffects;
+    #[doc = include_str!("../../../docs/guide/waiting.md")]
+    struct Waiting;
+}
 
 /// What workflows, steps and effects return.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
