@@ -3,6 +3,7 @@
 //! Exit code 0 means that every step passed, 1 that at least one failed, 2 that the command line
 //! was not understood. Nothing is fixed on its own: each command only looks and reports.
 
+mod newcomer;
 mod steps;
 mod tidy;
 
@@ -16,11 +17,12 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test   tidy, then every test and every documentation example of the workspace
-  lint   formatting, clippy and documentation, each without warnings
-  tidy   the project's own rules: sizes, module docs, nothing unfinished, examples that run
-  ci     lint and test: what has to pass before a change is merged
-  help   this text";
+  test      tidy, every test and documentation example of the workspace, newcomer
+  lint      formatting, clippy and documentation, each without warnings
+  tidy      the project's own rules: sizes, module docs, nothing unfinished, examples that run
+  newcomer  a new crate with the lines of the README and of the guide's first page, built and run
+  ci        lint and test: what has to pass before a change is merged
+  help      this text";
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,6 +57,7 @@ fn parse(args: &[String]) -> Result<Request, String> {
         "test" => Request::Run(steps::TEST.to_vec()),
         "lint" => Request::Run(steps::LINT.to_vec()),
         "tidy" => Request::Run(vec![Step::Tidy]),
+        "newcomer" => Request::Run(vec![Step::Newcomer]),
         "ci" => Request::Run([steps::LINT, steps::TEST].concat()),
         "help" | "--help" | "-h" => Request::Help,
         unknown => {

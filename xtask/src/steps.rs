@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::tidy;
+use crate::{newcomer, tidy};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -20,10 +20,11 @@ pub(crate) enum Step {
     Tidy,
     Tests,
     DocTests,
+    Newcomer,
 }
 
 pub(crate) const LINT: &[Step] = &[Step::Format, Step::Clippy, Step::Docs];
-pub(crate) const TEST: &[Step] = &[Step::Tidy, Step::Tests, Step::DocTests];
+pub(crate) const TEST: &[Step] = &[Step::Tidy, Step::Tests, Step::DocTests, Step::Newcomer];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -41,10 +42,11 @@ impl Step {
             Step::Tidy => "tidy",
             Step::Tests => "tests",
             Step::DocTests => "doc tests",
+            Step::Newcomer => "newcomer",
         }
     }
 
-    /// What Cargo is asked to do; empty for the step that needs no Cargo.
+    /// What Cargo is asked to do; empty for steps that are programs of their own.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Step::Format => &["fmt", "--all", "--check"],
@@ -58,11 +60,14 @@ impl Step {
             ],
             // Only libraries: the pages of the `roundel` binary would replace those of the crate.
             Step::Docs => &["doc", "--workspace", "--lib", "--no-deps", "--all-features"],
-            Step::Tidy => &[],
+            Step::Tidy | Step::Newcomer => &[],
+            // Not the examples: they are modules of a test, and need no binaries of their own.
             Step::Tests => &[
                 "test",
                 "--workspace",
-                "--all-targets",
+                "--lib",
+                "--bins",
+                "--tests",
                 "--all-features",
                 "--no-fail-fast",
             ],
@@ -81,16 +86,17 @@ impl Step {
         match self {
             Step::Format => Some("rustfmt"),
             Step::Clippy => Some("clippy"),
-            Step::Docs | Step::Tidy | Step::Tests | Step::DocTests => None,
+            Step::Docs | Step::Tidy | Step::Tests | Step::DocTests | Step::Newcomer => None,
         }
     }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.arguments() {
-            [] => write!(f, "{}: the project's own rules", self.name()),
-            arguments => write!(f, "{}: cargo {}", self.name(), arguments.join(" ")),
+        match (self, self.arguments()) {
+            (Step::Newcomer, _) => write!(f, "newcomer: a new crate with the lines of the pages"),
+            (_, []) => write!(f, "{}: the project's own rules", self.name()),
+            (_, arguments) => write!(f, "{}: cargo {}", self.name(), arguments.join(" ")),
         }
     }
 }
@@ -99,6 +105,7 @@ impl fmt::Display for Step {
 pub(crate) fn run_all(list: &[Step], root: &Path) -> bool {
     let mut failed = Vec::new();
     let mut skipped = Vec::new();
+    let mut times = Vec::new();
     for (index, step) in list.iter().enumerate() {
         println!("[{}/{}] {step}", index + 1, list.len());
         let start = Instant::now();
@@ -112,7 +119,9 @@ pub(crate) fn run_all(list: &[Step], root: &Path) -> bool {
             }
             Outcome::Skipped => skipped.push(step.name()),
         }
+        times.push(format!("{} {seconds:.0} s", step.name()));
     }
+    println!("{}", times.join(", "));
     println!("{}", summary(&failed, &skipped));
     failed.is_empty()
 }
@@ -141,6 +150,7 @@ fn run(step: Step, root: &Path) -> Outcome {
     }
     let passed = match step {
         Step::Tidy => tidy::run(root),
+        Step::Newcomer => newcomer::run(root),
         _ => cargo(root, step.arguments())
             .status()
             .is_ok_and(|status| status.success()),
@@ -161,7 +171,7 @@ fn is_installed(step: Step, root: &Path) -> bool {
     probe.status().is_ok_and(|status| status.success())
 }
 
-fn cargo(root: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command.current_dir(root).args(arguments);
