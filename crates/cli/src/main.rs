@@ -1,20 +1,25 @@
-//! The `roundel` command.
+//! The `roundel` command: the commands of the library, on the file that `--db` names, and what
+//! needs no database of the user's.
 
 mod bench;
 mod demo;
-mod runs;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use roundel_cli::{Exit, Place};
 
 #[derive(Parser)]
 #[command(
     name = "roundel",
     version,
-    about = "Durable execution over your own database"
+    about = "Durable execution over your own database",
+    after_help = Exit::HELP
 )]
 struct Cli {
+    #[command(flatten)]
+    place: Place,
     #[command(subcommand)]
     command: Command,
 }
@@ -23,12 +28,16 @@ struct Cli {
 enum Command {
     /// Watch a small shop survive: a few hundred orders, and a worker that is killed on the way.
     Demo(demo::Demo),
-    /// Look at runs.
-    #[command(subcommand)]
-    Runs(runs::Command),
-    /// Measure this machine and Roundel on it.
+    #[command(flatten)]
+    Common(roundel_cli::Command),
+    /// Measure this machine and Roundel on it, with files of its own.
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Print a script that completes these commands, for your shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
 }
 
 fn main() -> ExitCode {
@@ -39,22 +48,34 @@ fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("roundel: no threads could be started: {error}");
-            return ExitCode::FAILURE;
+            eprintln!("error: no threads could be started: {error}");
+            return Exit::NotNow.into();
         }
     };
-    let done = runtime.block_on(async {
-        match cli.command {
+    let exit = runtime.block_on(async {
+        let done = match cli.command {
+            Command::Common(command) => return command.run(&cli.place.database()).await,
             Command::Demo(args) => demo::run(args).await,
-            Command::Runs(command) => runs::run(command).await,
             Command::Bench(command) => bench::run(command).await,
+            Command::Completions { shell } => {
+                complete(shell);
+                Ok(())
+            }
+        };
+        match done {
+            Ok(()) => Exit::Done,
+            Err(error) => {
+                eprintln!("error: {error}");
+                Exit::No
+            }
         }
     });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("roundel: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit.into()
+}
+
+/// Prints the script; whoever reads it may stop early.
+fn complete(shell: Shell) {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "roundel", &mut script);
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), &script);
 }

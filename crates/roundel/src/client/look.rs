@@ -2,7 +2,7 @@
 
 use roundel_core::check::Violation;
 use roundel_core::{Entry, JournalRow, Name, RunId, Timestamp, WorkerRow, decode_entries};
-use roundel_store::{Answer, Checked, Depth, MailView, Page, Query, RunView, verify};
+use roundel_store::{Answer, Checked, Depth, MailView, Page, Query, RunView, StateView, verify};
 
 use super::{Client, To};
 use crate::Error;
@@ -68,6 +68,17 @@ impl Client {
         match self.inner.read(Query::Mail(run, after, limit)).await? {
             Answer::Mail(mail) => Ok(mail),
             _ => unreachable!("messages were asked for"),
+        }
+    }
+
+    /// A run's own state as it is stored.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn own_state(&self, run: RunId) -> Result<Option<StateView>, Error> {
+        match self.inner.read(Query::State(run)).await? {
+            Answer::State(state) => Ok(state),
+            _ => unreachable!("a state was asked for"),
         }
     }
 

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::{
-    Cancel, Cancelled, Claimant, Delete, Name, Offer, Op, Patch, Patched, Payload, Reply, Resume,
-    RunId, Signal as SignalOp,
+    Cancel, Cancelled, Claimant, Delete, Name, Op, Patch, Patched, Payload, Reply, Resume, RunId,
 };
 use roundel_store::{Answer, Answered, Ask, Query, RunFilter, RunView, Stats};
 use serde::Serialize;
@@ -34,7 +33,7 @@ use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
 use crate::worker::Worker;
-use crate::{Error, Signal, Workflow};
+use crate::{Error, Workflow};
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -86,42 +85,6 @@ impl Client {
             client: self.clone(),
             start: Ok(Box::new(start)),
             value: PhantomData,
-        }
-    }
-
-    /// Sends a signal to a run.
-    pub fn signal<T: Serialize>(&self, to: impl Into<To>, signal: Signal<T>, value: &T) -> SendTo {
-        let op = to.into().checked().and_then(|target| {
-            Ok(Op::Signal(SignalOp {
-                namespace: self.inner.namespace.clone(),
-                target,
-                name: signal.name(),
-                payload: encode(value)?,
-                policy: signal.policy(),
-                key: None,
-                claimant: self.inner.claimant(),
-            }))
-        });
-        SendTo {
-            client: self.clone(),
-            op,
-        }
-    }
-
-    /// Offers a signal to the run that waits longest for it; keeps it if none does.
-    pub fn offer<T: Serialize>(&self, signal: Signal<T>, value: &T) -> SendTo {
-        let op = encode(value).map_err(Error::from).map(|payload| {
-            Op::Offer(Offer {
-                namespace: self.inner.namespace.clone(),
-                name: signal.name(),
-                payload,
-                key: None,
-                claimant: self.inner.claimant(),
-            })
-        });
-        SendTo {
-            client: self.clone(),
-            op,
         }
     }
 

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::future::IntoFuture;
 
-use roundel_core::{Name, Op, Reply, Sent};
+use roundel_core::{Name, Offer, Op, Payload, Policy, Reply, Sent, Signal as SignalOp};
+use serde::Serialize;
 
-use super::{Boxed, Client};
-use crate::Error;
+use super::{Boxed, Client, To};
+use crate::cx::encode;
+use crate::{Error, Signal};
 
 /// A signal or offer, to be awaited.
 #[must_use = "it does nothing unless awaited"]
@@ -37,6 +39,68 @@ impl SendTo {
     /// When something about it is not valid.
     pub fn op(self) -> Result<Op, Error> {
         self.op
+    }
+}
+
+impl Client {
+    /// Sends a signal to a run.
+    pub fn signal<T: Serialize>(&self, to: impl Into<To>, signal: Signal<T>, value: &T) -> SendTo {
+        let payload = encode(value).map_err(Error::from);
+        self.send(to.into(), (signal.name(), signal.policy()), payload)
+    }
+
+    /// Sends a signal to a run by the signal's name, with any JSON.
+    pub fn signal_named(&self, to: impl Into<To>, signal: Name, payload: Payload) -> SendTo {
+        self.send(to.into(), (signal, Policy::Keep), Ok(payload))
+    }
+
+    fn send(
+        &self,
+        to: To,
+        (name, policy): (Name, Policy),
+        payload: Result<Payload, Error>,
+    ) -> SendTo {
+        let op = to.checked().and_then(|target| {
+            Ok(Op::Signal(SignalOp {
+                namespace: self.inner.namespace.clone(),
+                target,
+                name,
+                payload: payload?,
+                policy,
+                key: None,
+                claimant: self.inner.claimant(),
+            }))
+        });
+        SendTo {
+            client: self.clone(),
+            op,
+        }
+    }
+
+    /// Offers a signal to the run that waits longest for it; keeps it if none does.
+    pub fn offer<T: Serialize>(&self, signal: Signal<T>, value: &T) -> SendTo {
+        self.make_offer(signal.name(), encode(value).map_err(Error::from))
+    }
+
+    /// Offers a signal by its name, with any JSON.
+    pub fn offer_named(&self, signal: Name, payload: Payload) -> SendTo {
+        self.make_offer(signal, Ok(payload))
+    }
+
+    fn make_offer(&self, name: Name, payload: Result<Payload, Error>) -> SendTo {
+        let op = payload.map(|payload| {
+            Op::Offer(Offer {
+                namespace: self.inner.namespace.clone(),
+                name,
+                payload,
+                key: None,
+                claimant: self.inner.claimant(),
+            })
+        });
+        SendTo {
+            client: self.clone(),
+            op,
+        }
     }
 }
 

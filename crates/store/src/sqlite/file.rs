@@ -33,7 +33,7 @@ impl Sqlite {
         let found = migrate::version(&connection).map_err(|error| failed(path, &error))?;
         if found == 0 {
             return Err(Error::Unusable(format!(
-                "the database {} has no tables of roundel; check the path",
+                "the database {} has no tables of roundel, and none were made; check the path",
                 path.display()
             )));
         }

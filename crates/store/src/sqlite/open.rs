@@ -114,7 +114,7 @@ pub(super) fn make_file(path: &Path, options: &Options) -> Result<(), Error> {
     }
     if !options.create {
         return Err(Error::Unusable(format!(
-            "there is no database {}; check the path, or let it be created",
+            "there is no database {}, and none was made; check the path",
             path.display()
         )));
     }
@@ -164,8 +164,7 @@ fn check_contents(connection: &Connection, path: &Path, options: &Options) -> Re
     }
     if !options.create {
         return Err(Error::Unusable(format!(
-            "the database {shown} has no tables of roundel; check the path, \
-             or let them be created"
+            "the database {shown} has no tables of roundel, and none were made; check the path"
         )));
     }
     let id = pragma(connection, "application_id").map_err(|error| failed(path, &error))?;

@@ -1,0 +1,114 @@
+//! The commands of `roundel`, to be mounted in a command of your own.
+//!
+//! [`Command`] is a clap subcommand: flatten it into yours, and run it on your database. So the
+//! program that has the workflows also shows their runs, signals them and verifies the file, and
+//! nobody has to say where the database is. `examples/mounted.rs` is a whole program.
+//!
+//! ```
+//! use clap::Parser;
+//! use roundel_cli::{Database, Exit};
+//!
+//! #[derive(Parser)]
+//! enum Shop {
+//!     /// Sell things.
+//!     Serve,
+//!     #[command(flatten)]
+//!     Roundel(roundel_cli::Command),
+//! }
+//!
+//! # #[tokio::main]
+//! # async fn main() {
+//! let exit = match Shop::parse_from(["shop", "runs", "list"]) {
+//!     Shop::Serve => Exit::Done,
+//!     Shop::Roundel(command) => command.run(&Database::file("shop.db")).await,
+//! };
+//! assert_eq!(exit, Exit::Database); // there is no shop.db, and none is made
+//! # }
+//! ```
+
+mod database;
+mod exit;
+mod migrate;
+mod payload;
+mod runs;
+mod send;
+mod show;
+mod start;
+mod verify;
+mod which;
+
+use clap::Subcommand;
+
+pub use database::{Database, Place};
+pub use exit::Exit;
+
+use exit::Result;
+use show::Output;
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Look at runs, and end them.
+    #[command(subcommand)]
+    Runs(Runs),
+    /// Start a run of a workflow.
+    Start(Start),
+    /// Send a signal to a run.
+    Signal(Signal),
+    /// Offer a signal to the run that waits longest for it.
+    Offer(Offer),
+    /// Check the file, and that what must be true of every run is.
+    Verify(Verify),
+    /// Bring the database to this program's schema.
+    Migrate(Migrate),
+}
+
+pub use migrate::Migrate;
+pub use runs::Command as Runs;
+pub use send::{Offer, Signal};
+pub use start::Start;
+pub use verify::Verify;
+
+impl Command {
+    /// Runs the command on this database. It prints what it found, and what went wrong.
+    pub async fn run(self, database: &Database) -> Exit {
+        let output = self.output().clone();
+        match self.act(database).await {
+            Ok(exit) => exit,
+            Err(failed) => {
+                output.complain(&failed);
+                failed.exit
+            }
+        }
+    }
+
+    fn output(&self) -> &Output {
+        match self {
+            Command::Runs(command) => command.output(),
+            Command::Start(args) => &args.output,
+            Command::Signal(args) => &args.output,
+            Command::Offer(args) => &args.output,
+            Command::Verify(args) => &args.output,
+            Command::Migrate(args) => &args.output,
+        }
+    }
+
+    async fn act(self, database: &Database) -> Result<Exit> {
+        match self {
+            Command::Verify(args) => return verify::run(&args, database).await,
+            Command::Migrate(args) => return migrate::run(&args, database).await,
+            _ => {}
+        }
+        let connected = database.connect().await?;
+        let client = &connected.client;
+        let done = match self {
+            Command::Runs(command) => command.run(client).await,
+            Command::Start(args) => start::run(args, client).await,
+            Command::Signal(args) => send::signal(args, client).await,
+            Command::Offer(args) => send::offer(args, client).await,
+            Command::Verify(_) | Command::Migrate(_) => unreachable!("taken above"),
+        };
+        connected.close().await;
+        done
+    }
+}

@@ -1,0 +1,114 @@
+//! `runs list`: page by page, newest first.
+
+use clap::Args;
+use roundel::{Client, RunId, RunView};
+use serde_json::{Map, Value, json};
+
+use super::filter::Filter;
+use super::style;
+use crate::exit::{Exit, Result};
+use crate::show::table::{self, fixed, flexible, plain};
+use crate::show::{Output, Style, time};
+
+#[derive(Args, Debug)]
+pub struct List {
+    #[command(flatten)]
+    filter: Filter,
+    /// So many at most, 1 to 1,000.
+    #[arg(long, default_value = "50", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Those after this run: the last of the page before.
+    #[arg(long, value_name = "ID")]
+    after: Option<RunId>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
+    let mut runs = args.filter.runs(client)?.limit(args.limit.into());
+    if let Some(after) = args.after {
+        runs = runs.after(after);
+    }
+    let page = runs.fetch().await?;
+    let mut screen = args.output.screen();
+    if args.output.json {
+        page.items.iter().for_each(|run| screen.json(&as_json(run)));
+        screen.flush()?;
+        return Ok(Exit::Done);
+    }
+    if page.items.is_empty() {
+        let what = match (args.after, args.filter.is_empty()) {
+            (None, true) => "no runs",
+            (None, false) => "no runs like that",
+            (Some(_), _) => "no more runs",
+        };
+        args.output
+            .note(&format!("{what} in namespace `{}`", client.namespace()));
+        return Ok(Exit::Done);
+    }
+    let now = client.now();
+    let columns = [
+        fixed("run"),
+        fixed("state"),
+        flexible("workflow"),
+        fixed("age"),
+        flexible("key"),
+        flexible("labels"),
+    ];
+    let rows = page.items.iter().map(|run| {
+        let row = &run.row;
+        let key = row.key.as_ref().map_or("", |key| key.as_str());
+        vec![
+            plain(row.id.to_string()),
+            (style(row.state), row.state.as_str().to_owned()),
+            plain(workflow(run)),
+            (Style::Dim, time::short(now.since(row.created_at))),
+            plain(key),
+            (Style::Dim, labels(run)),
+        ]
+    });
+    table::show(&mut screen, &columns, &rows.collect::<Vec<_>>());
+    screen.flush()?;
+    if let Some(last) = page.items.last().filter(|_| page.more) {
+        args.output
+            .note(&format!("there are more: --after {}", last.row.id));
+    }
+    Ok(Exit::Done)
+}
+
+/// The workflow, with its version if that is not the first.
+pub(super) fn workflow(run: &RunView) -> String {
+    match run.lane.version {
+        1 => run.lane.workflow.to_string(),
+        version => format!("{} v{version}", run.lane.workflow),
+    }
+}
+
+pub(super) fn labels(run: &RunView) -> String {
+    let labels = run.labels.iter();
+    let labels: Vec<String> = labels
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    labels.join(" ")
+}
+
+pub(super) fn as_json(run: &RunView) -> Value {
+    let labels = run.labels.iter();
+    let labels: Map<String, Value> = labels
+        .map(|(name, value)| (name.to_string(), value.clone().into()))
+        .collect();
+    json!({
+        "run": run.row.id,
+        "workflow": run.lane.workflow,
+        "version": run.lane.version,
+        "state": run.row.state,
+        "key": run.row.key,
+        "execution": run.row.execution,
+        "entries": run.row.head,
+        "labels": labels,
+        "parent": run.row.parent.map(|parent| parent.run),
+        "created_at": run.row.created_at,
+        "changed_at": run.row.changed_at,
+        "outcome": run.row.outcome,
+    })
+}

@@ -1,0 +1,332 @@
+//! `runs show`: where people look.
+
+use clap::Args;
+use roundel::{Client, RunView, Timestamp};
+use roundel_core::{MailId, MailRow, Outcome};
+use roundel_store::{Page, StateView};
+use serde_json::{Value, json};
+
+use super::list::{as_json, labels, workflow};
+use super::timeline::{self, Calls, Moment};
+use super::{style, why};
+use crate::exit::{Exit, Failed, Result};
+use crate::show::table::{self, fixed, flexible, plain};
+use crate::show::{Output, Screen, Style, clean, cut, time};
+use crate::which::Which;
+
+/// Entries, messages and children shown unless all are asked for.
+const MOST: usize = 100;
+/// Characters of a value shown unless all are asked for, where there is no terminal to fit.
+const VALUE: usize = 200;
+
+#[derive(Args, Debug)]
+pub struct Show {
+    /// The run's id or its beginning, or the key it was started with.
+    #[command(flatten)]
+    which: Which,
+    /// An earlier execution, before it continued as new.
+    #[arg(long, value_name = "NUMBER")]
+    execution: Option<u32>,
+    /// Everything: whole values, and every entry, message and child.
+    #[arg(long)]
+    full: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What is known of the run.
+struct Seen {
+    run: RunView,
+    execution: u32,
+    moments: Vec<Moment>,
+    children: Page<RunView>,
+    mail: Vec<(MailId, MailRow)>,
+    state: Option<StateView>,
+    reasons: Vec<String>,
+    now: Timestamp,
+}
+
+pub(crate) async fn run(args: &Show, client: &Client) -> Result<Exit> {
+    let run = args.which.find(client).await?;
+    let (id, last) = (run.row.id, run.row.execution);
+    let execution = args.execution.unwrap_or(last);
+    if !(1..=last).contains(&execution) {
+        let message = format!("run {id} has executions 1 to {last}, not {execution}");
+        return Err(Failed::new(Exit::NotFound, message));
+    }
+    let most = if args.full || args.output.json {
+        1000
+    } else {
+        MOST
+    };
+    let moments = timeline::moments(&client.rounds(id, execution).await?)?;
+    let current = match execution == last {
+        true => moments.clone(),
+        false => timeline::moments(&client.rounds(id, last).await?)?,
+    };
+    let (workers, now) = (client.workers().await?, client.now());
+    let seen = Seen {
+        children: client.children(id, None, most).await?,
+        mail: client.mail(id, 0, most).await?,
+        state: client.own_state(id).await?,
+        reasons: why::why(&run, &current, &workers, now),
+        run,
+        execution,
+        moments,
+        now,
+    };
+    let mut screen = args.output.screen();
+    if args.output.json {
+        screen.json(&seen.json());
+    } else {
+        let mut view = View {
+            screen: &mut screen,
+            full: args.full,
+        };
+        view.header(&seen);
+        view.journal(&seen);
+        view.children(&seen);
+        view.mailbox(&seen);
+    }
+    screen.flush()?;
+    Ok(Exit::Done)
+}
+
+impl Seen {
+    fn json(&self) -> Value {
+        let mut shown = as_json(&self.run);
+        let row = &self.run.row;
+        let entries = self
+            .moments
+            .iter()
+            .map(|moment| json!({"number": moment.number, "at": moment.at, "entry": moment.entry}));
+        shown["journal"] = entries.collect();
+        shown["journal_of_execution"] = self.execution.into();
+        shown["why"] = json!(self.reasons);
+        shown["ready_at"] = json!(row.ready_at);
+        shown["lease_until"] = json!(row.lease_until);
+        shown["state_version"] = json!(self.state.as_ref().map(|state| state.version));
+        shown["state_value"] = json!(self.state.as_ref().map(|state| &state.value));
+        let children = self.children.items.iter().map(|child| {
+            let (state, run) = (child.row.state, child.row.id);
+            json!({"run": run, "workflow": child.lane.workflow, "state": state})
+        });
+        shown["children"] = children.collect();
+        let mail = self.mail.iter().map(|(id, mail)| {
+            json!({"number": id.number, "signal": id.name, "at": mail.at, "body": mail.body})
+        });
+        shown["mailbox"] = mail.collect();
+        shown
+    }
+}
+
+/// Where it is shown, and how much of it.
+struct View<'a> {
+    screen: &'a mut Screen,
+    full: bool,
+}
+
+impl View<'_> {
+    /// A value, as much as there is room for after so many columns.
+    fn value(&self, text: &str, taken: usize) -> String {
+        let text = clean(text);
+        match (self.full, self.screen.width) {
+            (true, _) => text,
+            (false, Some(_)) => self.screen.fit(&text, taken),
+            (false, None) => cut(&text, VALUE),
+        }
+    }
+
+    fn field(&mut self, name: &str, style: Style, text: &str) {
+        let text = self.value(text, 10);
+        let name = self.screen.paint(Style::Dim, &format!("{name:<10}"));
+        let text = self.screen.paint(style, &text);
+        self.screen.line(&format!("{name}{text}"));
+    }
+
+    fn header(&mut self, seen: &Seen) {
+        let (run, now) = (&seen.run, seen.now);
+        let row = &run.row;
+        self.field("run", Style::Head, &row.id.to_string());
+        self.field("workflow", Style::Plain, &workflow(run));
+        if let Some(key) = &row.key {
+            self.field("key", Style::Plain, key.as_str());
+        }
+        self.field("state", style(row.state), row.state.as_str());
+        for (number, reason) in seen.reasons.iter().enumerate().take(MOST) {
+            let name = if number == 0 { "why" } else { "" };
+            for (part, line) in self.wrapped(reason).into_iter().enumerate() {
+                self.field(if part == 0 { name } else { "" }, Style::Plain, &line);
+            }
+        }
+        if !run.labels.is_empty() {
+            self.field("labels", Style::Plain, &labels(run));
+        }
+        self.field("started", Style::Plain, &time::both(row.created_at, now));
+        self.field("changed", Style::Plain, &time::both(row.changed_at, now));
+        if let Some(parent) = row.parent {
+            self.field("parent", Style::Plain, &parent.run.to_string());
+        }
+        if let Some(state) = &seen.state {
+            let text = format!("version {}: {}", state.version, state.value.as_str());
+            self.field("own state", Style::Plain, &text);
+        }
+        match row.outcome.as_ref().filter(|_| row.state.has_ended()) {
+            Some(Outcome::Value(value)) => self.field("result", Style::Plain, value.as_str()),
+            Some(Outcome::Failure(failure)) => {
+                for (part, line) in self.wrapped(&failure.to_string()).into_iter().enumerate() {
+                    self.field(if part == 0 { "failure" } else { "" }, Style::Bad, &line);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Lines of whole words that fit beside the names of fields.
+    fn wrapped(&self, text: &str) -> Vec<String> {
+        let Some(width) = self.screen.width else {
+            return vec![text.to_owned()];
+        };
+        let room = width.saturating_sub(10).max(20);
+        let mut lines = vec![String::new()];
+        for word in clean(text).split_whitespace() {
+            let line = lines.last_mut().expect("never empty");
+            let length = line.chars().count() + 1 + word.chars().count();
+            if line.is_empty() {
+                line.push_str(word);
+            } else if length <= room {
+                line.push(' ');
+                line.push_str(word);
+            } else {
+                lines.push(word.to_owned());
+            }
+        }
+        lines
+    }
+
+    fn title(&mut self, text: &str) {
+        let text = self.screen.paint(Style::Head, text);
+        self.screen.line("");
+        self.screen.line(&text);
+    }
+
+    fn journal(&mut self, seen: &Seen) {
+        let (moments, last) = (&seen.moments, seen.run.row.execution);
+        let executions = match last {
+            1 => String::new(),
+            _ => format!(", execution {} of {last}", seen.execution),
+        };
+        self.title(&format!(
+            "journal, {}{executions}",
+            counted(moments.len(), "entry", "entries")
+        ));
+        let calls = timeline::calls(moments);
+        let begin = moments.first().map_or(seen.now, |moment| moment.at);
+        let hidden = match self.full {
+            true => 0,
+            false => moments.len().saturating_sub(MOST),
+        };
+        // The first says with what it was started.
+        for moment in moments.iter().take(usize::from(hidden > 0)) {
+            self.moment(moment, &calls, begin);
+        }
+        if hidden > 0 {
+            let note = format!("      … {} entries; --full shows them", hidden - 1);
+            let note = self.screen.paint(Style::Dim, &note);
+            self.screen.line(&note);
+        }
+        for moment in &moments[hidden..] {
+            self.moment(moment, &calls, begin);
+        }
+    }
+
+    fn moment(&mut self, moment: &Moment, calls: &Calls, begin: Timestamp) {
+        let said = timeline::say(moment, calls);
+        let when = format!("+{}", time::span(moment.at.since(begin)));
+        let (number, text) = (moment.number, clean(&said.text));
+        let front = format!("{number:>5}  {when:>12}  ");
+        let taken = front.chars().count();
+        let text = self.value(&text, taken);
+        let used = taken + text.chars().count() + 2;
+        let room = self.screen.width.is_none_or(|width| used + 8 <= width);
+        let value = said.value.filter(|_| room || self.full);
+        let value = value.map(|value| format!("  {}", self.value(&value, used)));
+        let front = self.screen.paint(Style::Dim, &front);
+        let text = self.screen.paint(said.style, &text);
+        let value = self.screen.paint(Style::Dim, &value.unwrap_or_default());
+        self.screen.line(&format!("{front}{text}{value}"));
+    }
+
+    fn children(&mut self, seen: &Seen) {
+        let children = &seen.children;
+        if children.items.is_empty() {
+            return;
+        }
+        let more = if children.more { " and more" } else { "" };
+        let count = children.items.len();
+        self.title(&format!("{}{more}", counted(count, "child", "children")));
+        let rows = children.items.iter().map(|child| {
+            let state = child.row.state;
+            vec![
+                plain(child.row.id.to_string()),
+                (style(state), state.as_str().to_owned()),
+                plain(workflow(child)),
+                (
+                    Style::Dim,
+                    time::short(seen.now.since(child.row.created_at)),
+                ),
+            ]
+        });
+        let rows: Vec<_> = rows.collect();
+        let columns = [
+            fixed("run"),
+            fixed("state"),
+            flexible("workflow"),
+            fixed("age"),
+        ];
+        table::show(self.screen, &columns, &rows);
+    }
+
+    fn mailbox(&mut self, seen: &Seen) {
+        if seen.mail.is_empty() {
+            return;
+        }
+        let count = usize::try_from(seen.run.row.mail).unwrap_or(usize::MAX);
+        self.title(&format!(
+            "{} in its mailbox",
+            counted(count, "message", "messages")
+        ));
+        let rows = seen.mail.iter().map(|(id, mail)| {
+            let name = id.name.as_ref().map_or("(engine)", |name| name.as_str());
+            let body = match &mail.body {
+                Outcome::Value(value) => value.as_str().to_owned(),
+                Outcome::Failure(failure) => failure.to_string(),
+            };
+            let body = if self.full { body } else { cut(&body, VALUE) };
+            vec![
+                plain(id.number.to_string()),
+                plain(name),
+                (Style::Dim, time::short(seen.now.since(mail.at))),
+                plain(body),
+            ]
+        });
+        let rows: Vec<_> = rows.collect();
+        let columns = [
+            fixed("#"),
+            flexible("signal"),
+            fixed("age"),
+            flexible("says"),
+        ];
+        table::show(self.screen, &columns, &rows);
+        let left = count.saturating_sub(seen.mail.len());
+        if left > 0 {
+            let note = format!("… {left} more; --full shows up to 1,000");
+            let note = self.screen.paint(Style::Dim, &note);
+            self.screen.line(&note);
+        }
+    }
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

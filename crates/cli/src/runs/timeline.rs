@@ -1,0 +1,144 @@
+//! A journal as lines that people read: when, and what happened.
+
+use std::collections::BTreeMap;
+
+use roundel::{Entry, Timestamp};
+use roundel_core::{Call, JournalRow, Outcome, decode_entries};
+
+use crate::exit::{Exit, Failed, Result};
+use crate::show::{Style, time};
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    pub(super) number: u64,
+    pub(super) at: Timestamp,
+    pub(super) entry: Entry,
+}
+
+/// The entries of these rounds.
+pub(super) fn moments(rounds: &[JournalRow]) -> Result<Vec<Moment>> {
+    let mut moments = Vec::new();
+    for round in rounds {
+        let entries = decode_entries(&round.entries).map_err(|error| {
+            let (run, first) = (round.run, round.first);
+            let message = format!(
+                "the journal of run {run} cannot be read at entry {first}: {error}; \
+                 `verify` says whether more is damaged"
+            );
+            Failed::new(Exit::Database, message)
+        })?;
+        let numbered = (round.first..).zip(entries);
+        let at = round.at;
+        moments.extend(numbered.map(|(number, entry)| Moment { number, at, entry }));
+    }
+    Ok(moments)
+}
+
+/// What a call was about, by its number.
+pub(super) type Calls = BTreeMap<u32, Call>;
+
+/// What was called, in all these entries.
+pub(super) fn calls(moments: &[Moment]) -> Calls {
+    let mut calls = Calls::new();
+    for moment in moments {
+        if let Entry::Begun { call, what } | Entry::Attempted { call, what, .. } = &moment.entry {
+            calls.insert(*call, what.clone());
+        }
+    }
+    calls
+}
+
+/// What an entry says: a mark, a text, and the value that came with it.
+pub(super) struct Said {
+    pub(super) style: Style,
+    pub(super) text: String,
+    pub(super) value: Option<String>,
+}
+
+pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
+    let plain = |text: String| Said {
+        style: Style::Plain,
+        text,
+        value: None,
+    };
+    match &moment.entry {
+        Entry::Started {
+            workflow, input, ..
+        } => Said {
+            value: Some(input.as_str().to_owned()),
+            ..plain(format!("started `{workflow}`"))
+        },
+        Entry::Begun { what, .. } => Said {
+            style: Style::Dim,
+            ..plain(format!("{what} begins{}", more(what, moment.at)))
+        },
+        Entry::Done { call, outcome } => match calls.get(call) {
+            Some(what) => ended(&what.to_string(), outcome),
+            None => ended(&format!("call {call}"), outcome),
+        },
+        Entry::Did { what, outcome, .. } => ended(&what.to_string(), outcome),
+        Entry::Attempted {
+            what,
+            attempt,
+            failure,
+            at,
+            retry_at,
+            ..
+        } => Said {
+            style: Style::Look,
+            text: format!("{what} failed, attempt {attempt}; again after {}", {
+                time::span(retry_at.since(*at))
+            }),
+            value: Some(failure.to_string()),
+        },
+        Entry::Dropped { call } => {
+            let what = calls
+                .get(call)
+                .map_or_else(|| format!("call {call}"), Call::to_string);
+            Said {
+                style: Style::Dim,
+                ..plain(format!("{what} is let go"))
+            }
+        }
+        Entry::CancelSeen => Said {
+            style: Style::Look,
+            ..plain("asked to end".into())
+        },
+        Entry::Continued => plain("continues as new".into()),
+        Entry::Ended { state } => Said {
+            style: super::style(*state),
+            ..plain(state.as_str().to_owned())
+        },
+    }
+}
+
+/// What a call's name does not say.
+fn more(what: &Call, at: Timestamp) -> String {
+    match what {
+        Call::Sleep { until } => format!(", for {}", time::span(until.since(at))),
+        Call::Wait {
+            until: Some(until), ..
+        } => format!(", for {} at most", time::span(until.since(at))),
+        Call::Child { run, .. } | Call::Spawn { run, .. } | Call::Watch { run } => {
+            format!(", run {run}")
+        }
+        _ => String::new(),
+    }
+}
+
+fn ended(what: &str, outcome: &Outcome) -> Said {
+    let text = what.to_owned();
+    match outcome {
+        Outcome::Value(value) => Said {
+            style: Style::Plain,
+            text,
+            value: Some(value.as_str().to_owned()).filter(|value| value != "null"),
+        },
+        Outcome::Failure(failure) => Said {
+            style: Style::Bad,
+            text: format!("{text} failed"),
+            value: Some(failure.to_string()),
+        },
+    }
+}
