@@ -66,14 +66,14 @@ pub(crate) async fn run(args: Start, client: &Client) -> Result<Exit> {
     }
     let mut run = start.await?;
     let id = run.id();
-    if first && run.is_new() {
-        args.output.note(&format!(
-            "this is the first run of `{workflow}` here; was that the name? \
-             if not: `runs cancel {id}`"
-        ));
-    }
     let mut screen = args.output.screen();
     if !args.wait {
+        if first && run.is_new() {
+            args.output.note(&format!(
+                "this is the first run of `{workflow}` here; was that the name? \
+                 if not: `runs cancel {id}`"
+            ));
+        }
         match (args.output.json, run.is_new()) {
             (true, new) => screen.json(&json!({"run": id, "new": new})),
             (false, true) => screen.line(&id.to_string()),

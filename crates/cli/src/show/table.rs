@@ -83,18 +83,38 @@ fn line(screen: &Screen, row: &[Cell], widths: &[(usize, bool)]) -> String {
     line
 }
 
-/// Takes from the widest column that gives way until all fit, or none can give more.
+/// Takes from the widest column that gives way until all fit; when none can give more, the last of
+/// them goes.
 fn shrink(widths: &mut [(usize, bool)], room: usize) {
+    let whole = widths.to_vec();
+    let mut kept = widths.len();
     loop {
-        let used: Vec<usize> = widths.iter().map(|(width, _)| *width).collect();
-        let gaps = used
-            .iter()
-            .filter(|width| **width > 0)
-            .count()
-            .saturating_sub(1)
-            * GAP;
-        if used.iter().sum::<usize>() + gaps <= room {
+        if narrow(widths, room) {
             return;
+        }
+        let last = whole[..kept]
+            .iter()
+            .rposition(|(width, gives_way)| *gives_way && *width > 0);
+        let Some(last) = last.filter(|last| *last > 0) else {
+            return;
+        };
+        kept = last;
+        widths.copy_from_slice(&whole);
+        for (at, width) in widths.iter_mut().enumerate() {
+            if at >= last && width.1 {
+                width.0 = 0;
+            }
+        }
+    }
+}
+
+/// Takes from the widest column that gives way. Returns whether all fit.
+fn narrow(widths: &mut [(usize, bool)], room: usize) -> bool {
+    loop {
+        let shown = widths.iter().filter(|(width, _)| *width > 0);
+        let used: usize = shown.map(|(width, _)| width + GAP).sum();
+        if used <= room + GAP {
+            return true;
         }
         let widest = widths
             .iter_mut()
@@ -102,7 +122,7 @@ fn shrink(widths: &mut [(usize, bool)], room: usize) {
             .max_by_key(|(width, _)| *width);
         match widest {
             Some((width, _)) => *width -= 1,
-            None => return,
+            None => return false,
         }
     }
 }
@@ -116,7 +136,15 @@ mod tests {
         let mut widths = [(36, false), (30, true), (0, true), (10, true)];
         shrink(&mut widths, 70);
         assert_eq!(widths.map(|(width, _)| width), [36, 20, 0, 10]);
-        shrink(&mut widths, 20);
-        assert_eq!(widths.map(|(width, _)| width), [36, 8, 0, 8]);
+    }
+
+    #[test]
+    fn the_last_column_goes_when_there_is_no_room_for_it() {
+        let mut widths = [(36, false), (30, true), (4, false), (10, true)];
+        shrink(&mut widths, 60);
+        assert_eq!(widths.map(|(width, _)| width), [36, 16, 4, 0]);
+        let mut widths = [(36, false), (30, true), (4, false), (10, true)];
+        shrink(&mut widths, 44);
+        assert_eq!(widths.map(|(width, _)| width), [36, 0, 4, 0]);
     }
 }

@@ -1,3 +1,10 @@
-//! The `roundel` command, as it is typed.
+//! The `roundel` command, as people and scripts use it.
 
+mod commands;
 mod demo;
+mod ends;
+mod faults;
+mod looks;
+mod mounted;
+mod support;
+mod verify;
