@@ -37,6 +37,8 @@ pub struct EngineBuilder {
     answer_within: Duration,
     drain: Duration,
     create: bool,
+    #[cfg(feature = "testkit")]
+    hooks: Option<Arc<crate::testkit::Hooks>>,
 }
 
 impl std::fmt::Debug for EngineBuilder {
@@ -82,6 +84,11 @@ impl Engine {
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn worker(&self) -> Option<&Arc<Worker>> {
+        self.worker.as_ref()
     }
 
     /// What has been counted since the start.
@@ -140,6 +147,8 @@ impl EngineBuilder {
             answer_within: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             create: true,
+            #[cfg(feature = "testkit")]
+            hooks: None,
         }
     }
 
@@ -161,7 +170,11 @@ impl EngineBuilder {
             return self;
         }
         let function = Arc::new(function);
+        #[cfg(feature = "testkit")]
+        let hooks = self.hooks.clone();
         let handler: Handler = Arc::new(move |cx, input| {
+            #[cfg(feature = "testkit")]
+            cx.shared.lock().hooks.clone_from(&hooks);
             let function = function.clone();
             Box::pin(async move {
                 let input = decode(&input)?;
@@ -252,6 +265,29 @@ impl EngineBuilder {
         self
     }
 
+    /// Sweeps, which make up for lost hints, are this far apart.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn for_tests(self, sweep: Duration) -> Self {
+        self.with(|config| {
+            config.sweep = sweep;
+            Ok(())
+        })
+    }
+
+    /// What a test kit says about the runs of workflows registered from now on.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn hooks(mut self, hooks: Arc<crate::testkit::Hooks>) -> Self {
+        self.hooks = Some(hooks);
+        self
+    }
+
+    /// Only a client, whatever was registered.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn without_workflows(mut self) -> Self {
+        self.handlers.clear();
+        self
+    }
+
     /// Opens the database and starts working. Without workflows it is only a client.
     ///
     /// # Errors
@@ -275,7 +311,7 @@ impl EngineBuilder {
         };
         let (counters, rests) = (Arc::new(Counters::default()), Arc::new(Rests::default()));
         let post = Arc::new(Post::new(store.clone(), counters.clone()));
-        let namespace = config.namespace.clone();
+        let (namespace, sweep) = (config.namespace.clone(), config.sweep);
         let shared = (counters.clone(), rests.clone());
         let worker = Arc::new(Worker::new(config, post.clone(), self.handlers, shared));
         store.listen(worker.clone());
@@ -293,6 +329,7 @@ impl EngineBuilder {
             rests,
             counters: counters.clone(),
             answer_within,
+            sweep,
         };
         let client = Client {
             inner: Arc::new(inner),

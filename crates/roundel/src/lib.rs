@@ -13,6 +13,8 @@ mod metrics;
 mod names;
 mod post;
 mod rests;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 mod worker;
 
 pub use client::{Client, Handle, Runs, SendTo, StartRun, To};
@@ -39,6 +41,9 @@ pub use roundel_store::{
 mod guide {
     #[doc = include_str!("../../../docs/guide/steps-and-effects.md")]
     struct StepsAndEffects;
+    #[cfg(feature = "testkit")]
+    #[doc = include_str!("../../../docs/guide/testing.md")]
+    struct Testing;
     #[doc = include_str!("../../../docs/guide/waiting.md")]
     struct Waiting;
 }

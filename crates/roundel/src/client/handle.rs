@@ -1,7 +1,6 @@
 //! A run, from outside: waiting for its result, whichever process works on it.
 
 use std::marker::PhantomData;
-use std::time::Duration;
 
 use roundel_core::{Outcome, RunId, RunState, Sent, Target};
 use roundel_store::{Answer, Query};
@@ -11,9 +10,6 @@ use super::{Client, Inner};
 use crate::Error;
 use crate::cx::decode;
 use crate::rests::{Rest, Resting};
-
-/// How long a lost hint can delay a result.
-const SWEEP: Duration = Duration::from_secs(30);
 
 /// A run, to wait for its result.
 pub struct Handle<O> {
@@ -88,7 +84,7 @@ impl<O: DeserializeOwned> Handle<O> {
         let rest = loop {
             let resting = self.rest.as_mut().expect("just made");
             let store = inner.post.store();
-            let sweep = store.now().after(SWEEP);
+            let sweep = store.now().after(inner.sweep);
             let rest = tokio::select! {
                 biased;
                 rest = resting.next() => rest,

@@ -50,6 +50,8 @@ pub(crate) struct Inner {
     pub(crate) rests: Arc<Rests>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) answer_within: Duration,
+    /// How long a lost hint can delay a result.
+    pub(crate) sweep: Duration,
 }
 
 impl std::fmt::Debug for Client {

@@ -59,6 +59,21 @@ impl Attempt {
     }
 }
 
+/// What a test kit says instead of the call.
+type Scripted = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+
+#[cfg(feature = "testkit")]
+fn scripted(attempt: &Attempt, name: &Name) -> Option<Scripted> {
+    let hooks = attempt.shared.lock().hooks.clone()?;
+    let run = attempt.shared.info.run;
+    hooks.attempt(name.as_str(), run, (attempt.key(), attempt.number))
+}
+
+#[cfg(not(feature = "testkit"))]
+fn scripted(_: &Attempt, _: &Name) -> Option<Scripted> {
+    None
+}
+
 pin_project! {
     /// A durable call to the outside. Await it.
     #[must_use = "it does nothing unless awaited"]
@@ -68,6 +83,7 @@ pin_project! {
         call: F,
         #[pin]
         running: Option<Fut>,
+        scripted: Option<Scripted>,
         guard: CallGuard,
         value: PhantomData<fn() -> T>,
     }
@@ -102,6 +118,7 @@ impl Cx {
             },
             call,
             running: None,
+            scripted: None,
             guard: CallGuard::new(&self.shared),
             value: PhantomData,
         }
@@ -149,6 +166,7 @@ where
         });
         if let Poll::Ready(outcome) = polled {
             this.running.set(None);
+            *this.scripted = None;
             return Poll::Ready(decode_outcome(outcome));
         }
         let Some(call) = this.guard.number() else {
@@ -159,11 +177,12 @@ where
         let Some(attempt) = attempt else {
             if stopped {
                 this.running.set(None);
+                *this.scripted = None;
             }
             return Poll::Pending;
         };
         let poll = AssertUnwindSafe(|| {
-            if this.running.is_none() {
+            if this.running.is_none() && this.scripted.is_none() {
                 let last = tries.retry.is_last(attempt);
                 let seen = Attempt {
                     shared: shared.clone(),
@@ -171,23 +190,29 @@ where
                     number: attempt,
                     last,
                 };
-                this.running.set(Some((this.call)(seen)));
+                *this.scripted = scripted(&seen, name);
+                if this.scripted.is_none() {
+                    this.running.set(Some((this.call)(seen)));
+                }
             }
-            this.running
-                .as_mut()
-                .as_pin_mut()
-                .expect("just set")
-                .poll(context)
+            if let Some(scripted) = this.scripted {
+                return scripted.as_mut().poll(context);
+            }
+            let running = this.running.as_mut().as_pin_mut().expect("just set");
+            running.poll(context).map(|result| match result {
+                Ok(value) => encode(&value),
+                Err(error) => Err(error.into()),
+            })
         });
         let (running, misplaced) = inside::poll(&shared, || catch_unwind(poll));
         let result: Result<Payload, Failure> = match running {
             _ if misplaced => Err(inside::misplaced("an effect")),
             Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(Ok(value))) => encode(&value),
-            Ok(Poll::Ready(Err(error))) => Err(error.into()),
+            Ok(Poll::Ready(result)) => result,
             Err(panic) => Err(panicked(panic.as_ref())),
         };
         this.running.set(None);
+        *this.scripted = None;
         let mut inner = shared.lock();
         inner.attempt_over(call);
         inner.finished.push((call, result));

@@ -10,13 +10,25 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use super::shared::{Asked, CallGuard};
+use super::shared::{Asked, CallGuard, Shared};
 use super::{Cx, decode_outcome, encode};
 
 /// A random number. Six bits of a random id are fixed; no bit of this is.
-pub(crate) fn random() -> u64 {
-    let (first, second) = Uuid::new_v4().as_u64_pair();
-    first ^ second.rotate_left(20)
+pub(crate) fn random(shared: &Shared) -> u64 {
+    shared.seeded().unwrap_or_else(|| {
+        let (first, second) = Uuid::new_v4().as_u64_pair();
+        first ^ second.rotate_left(20)
+    })
+}
+
+fn new_uuid(shared: &Shared) -> Uuid {
+    match shared.seeded().zip(shared.seeded()) {
+        Some((high, low)) => {
+            let bytes = Uuid::from_u64_pair(high, low).into_bytes();
+            uuid::Builder::from_random_bytes(bytes).into_uuid()
+        }
+        None => Uuid::now_v7(),
+    }
 }
 
 /// A value that is recorded once and the same ever after.
@@ -61,12 +73,12 @@ impl Cx {
 
     /// A new id.
     pub fn uuid(&self) -> Recorded<Uuid> {
-        self.side_value("uuid", &Uuid::now_v7())
+        self.side_value("uuid", &new_uuid(&self.shared))
     }
 
     /// A random number. For more of them, seed a generator with it.
     pub fn random(&self) -> Recorded<u64> {
-        self.side_value("random", &random())
+        self.side_value("random", &random(&self.shared))
     }
 
     /// The run's own state, as others may have patched it; none if it was never set.

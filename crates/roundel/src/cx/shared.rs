@@ -63,6 +63,9 @@ pub(crate) struct Inner {
     pub(crate) closed: bool,
     /// The journal is being replayed.
     pub(crate) replaying: bool,
+    /// What a test kit says about this run.
+    #[cfg(feature = "testkit")]
+    pub(crate) hooks: Option<Arc<crate::testkit::Hooks>>,
 }
 
 /// One durable call.
@@ -135,6 +138,19 @@ impl Shared {
             info,
             inner: Mutex::new(inner),
         })
+    }
+
+    /// The next random number of a test, if this is one.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn seeded(&self) -> Option<u64> {
+        let hooks = self.lock().hooks.clone()?;
+        Some(hooks.random())
+    }
+
+    #[cfg(not(feature = "testkit"))]
+    #[allow(clippy::unused_self)]
+    pub(crate) fn seeded(&self) -> Option<u64> {
+        None
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -3,7 +3,7 @@
 use roundel_core::{Attempted, Call, Class, Entry, Failure, Origin, Outcome, Payload, Timestamp};
 
 use super::{Due, LiveRun};
-use crate::cx::shared::{Asked, Tries};
+use crate::cx::shared::{Asked, Shared, Tries};
 
 impl LiveRun {
     /// Lets an effect's next attempt run.
@@ -62,6 +62,7 @@ impl LiveRun {
         result: Result<Payload, Failure>,
         now: Timestamp,
     ) -> Option<Entry> {
+        let draw = draw(&self.shared);
         let mut inner = self.shared.lock();
         let slot = inner.calls.get_mut(&call)?;
         let (Asked::Effect(tries) | Asked::Step(tries)) = slot.ask else {
@@ -81,7 +82,7 @@ impl LiveRun {
         let attempt = u32::try_from(slot.attempts.len())
             .unwrap_or(u32::MAX)
             .saturating_add(1);
-        let retry_at = now.after(tries.retry.pause(attempt, draw()));
+        let retry_at = now.after(tries.retry.pause(attempt, draw));
         let ends = slot
             .begun_at
             .zip(tries.total)
@@ -153,8 +154,8 @@ impl LiveRun {
 }
 
 /// A random number, 0 to 1.
-fn draw() -> f64 {
-    let bits = crate::cx::random() >> 12;
+fn draw(shared: &Shared) -> f64 {
+    let bits = crate::cx::random(shared) >> 12;
     #[allow(clippy::cast_precision_loss)]
     let (bits, all) = (bits as f64, (1_u64 << 52) as f64);
     bits / all

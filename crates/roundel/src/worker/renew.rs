@@ -84,6 +84,15 @@ fn renew_until_stopped(worker: &Weak<Worker>, state: &(Mutex<State>, Condvar), e
     }
 }
 
+impl Worker {
+    /// Renews now, by the clock of a test. Returns whether there was anything to renew.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn renew(&self) -> bool {
+        renew(self);
+        !self.ports().is_empty()
+    }
+}
+
 fn renew(worker: &Worker) {
     // Who waited for a result may have left since the last run was let go.
     if worker.ports().is_empty() {

@@ -9,3 +9,5 @@ mod rounds;
 mod signals;
 mod smoke;
 mod support;
+#[cfg(feature = "testkit")]
+mod testkit;
