@@ -6,5 +6,6 @@ mod ends;
 mod faults;
 mod looks;
 mod mounted;
+mod reference;
 mod support;
 mod verify;

@@ -1,0 +1,68 @@
+//! The reference says what there is: every command, flag, exit code and promise.
+
+use roundel::Invariant;
+use roundel_cli::Exit;
+
+use crate::support::{Place, said};
+
+const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
+
+const COMMANDS: [&[&str]; 11] = [
+    &[],
+    &["runs", "list"],
+    &["runs", "show"],
+    &["runs", "cancel"],
+    &["runs", "resume"],
+    &["runs", "delete"],
+    &["start"],
+    &["signal"],
+    &["offer"],
+    &["verify"],
+    &["migrate"],
+];
+
+#[test]
+fn every_command_and_flag_is_in_the_reference() {
+    let place = Place::empty();
+    for command in COMMANDS {
+        let help = said(&mut place.command(&[command, &["--help"]].concat()))
+            .ok()
+            .out;
+        assert!(REFERENCE.contains(&command.join(" ")), "{command:?}");
+        let words = help.split(|c: char| c.is_whitespace() || c == ',');
+        let flags = words.filter(|word| word.starts_with("--") && word.len() > 2);
+        for flag in flags.filter(|flag| !["--help", "--version"].contains(flag)) {
+            assert!(REFERENCE.contains(flag), "{flag} of {command:?}");
+        }
+    }
+    let help = said(&mut place.command(&["help"])).ok().out;
+    let listed = help
+        .split("Commands:")
+        .nth(1)
+        .and_then(|rest| rest.split("Options:").next());
+    let lines = listed.expect("a list").lines();
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    for name in names.filter(|name| !name.is_empty() && *name != "help") {
+        assert!(REFERENCE.contains(&format!("`{name}")), "{name}");
+    }
+}
+
+#[test]
+fn every_exit_code_and_promise_is_in_the_reference() {
+    for line in Exit::HELP.lines().skip(1) {
+        let (code, meaning) = line
+            .trim()
+            .split_once("  ")
+            .expect("a code and its meaning");
+        assert!(
+            REFERENCE.contains(&format!("| {code} | {meaning} |")),
+            "{line}"
+        );
+    }
+    for invariant in Invariant::ALL {
+        assert!(
+            REFERENCE.contains(&format!("| `{invariant}` |")),
+            "{invariant}"
+        );
+    }
+}
