@@ -161,7 +161,7 @@ fn next(file: &Path, example: Option<String>) -> Vec<String> {
     vec![
         format!("{program} runs list --db {file} --workflow order --limit 10"),
         format!("{program} runs show {example} --db {file}"),
-        format!("{program} runs list --db {file} --workflow parcel --json"),
+        format!("{program} verify --db {file}"),
     ]
 }
 
