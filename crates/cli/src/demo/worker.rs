@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_secs(1);
 pub(super) struct Args {
     /// The demo's file.
     #[arg(long)]
-    db: PathBuf,
+    file: PathBuf,
     /// Where the card company and the carrier are.
     #[arg(long)]
     outside: SocketAddr,
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 /// Works until its standard input ends: when it is told to stop, or when the demo is gone.
 pub(super) async fn work(args: Args) -> Result<(), Box<dyn std::error::Error>> {
-    let engine = Engine::open(&args.db).lease(LEASE).existing();
+    let engine = Engine::open(&args.file).lease(LEASE).existing();
     let engine = shop::register(engine, Outside(args.outside))
         .start()
         .await?;
@@ -42,7 +42,7 @@ pub(super) struct Worker(Child);
 impl Worker {
     pub(super) fn start(file: &Path, outside: SocketAddr) -> io::Result<Worker> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["demo", "worker", "--db"]).arg(file);
+        command.args(["demo", "worker", "--file"]).arg(file);
         command.args(["--outside", &outside.to_string()]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
         Ok(Worker(command.spawn()?))
