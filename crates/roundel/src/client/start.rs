@@ -144,6 +144,9 @@ impl Inner {
             worker.start_here(start, lane, sender);
             return Ok(self.in_time(receiver).await??);
         }
+        if let Some(worker) = &self.worker {
+            worker.expect(&start);
+        }
         match self.op(Op::Start(start)).await? {
             Reply::Started(started) => Ok(started),
             _ => unreachable!("a start answers as one"),

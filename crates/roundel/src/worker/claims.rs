@@ -2,57 +2,138 @@
 //! stands behind the hints.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use roundel_core::{Claim, Op, Reply, Timestamp, limits};
+use roundel_store::Error;
+use tokio::sync::Notify;
 
 use super::Worker;
 
 /// Runs one claim may take: enough to fill a batch, few enough to share with other processes.
 const AT_ONCE: usize = 256;
 
+/// Claims on their way at once: while one waits for the disk, the next asks for what the slots that
+/// became free since can take.
+const IN_FLIGHT: usize = 3;
+/// The first pause after a claim that failed, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(5)];
+
+/// Claims on their way.
+#[derive(Default)]
+pub(super) struct Coming {
+    claims: AtomicUsize,
+    /// How many runs they may bring.
+    runs: AtomicUsize,
+    /// Claims that failed since the last that did not.
+    failed: AtomicU32,
+    /// The last claim left something behind that was due.
+    more: AtomicBool,
+    /// Whoever claims waits for room.
+    blocked: AtomicBool,
+    room: Notify,
+}
+
+impl Worker {
+    /// How many more runs may be driven, by the time that a claim is answered. A run whose last
+    /// round is on its way counts no more: another may take its place in the same commit.
+    pub(super) fn free_slots(&self) -> usize {
+        let leaving = self.leaving.load(Ordering::SeqCst);
+        let coming = self.coming.runs.load(Ordering::SeqCst);
+        (self.config.max_live + leaving).saturating_sub(self.ports().len() + coming)
+    }
+
+    /// There may be room where there was none.
+    pub(super) fn room_made(&self) {
+        if self.coming.blocked.load(Ordering::SeqCst) {
+            self.coming.room.notify_one();
+        }
+    }
+
+    /// How many runs to ask for now; waits until there is room for one.
+    async fn room(&self) -> usize {
+        let coming = &self.coming;
+        let free = || match coming.claims.load(Ordering::SeqCst) {
+            IN_FLIGHT.. => 0,
+            _ => self.free_slots(),
+        };
+        let mut room = free();
+        while room == 0 && !self.is_stopping() {
+            coming.blocked.store(true, Ordering::SeqCst);
+            if free() == 0 && !self.is_stopping() {
+                coming.room.notified().await;
+                // Those that end together are replaced together.
+                tokio::task::yield_now().await;
+            }
+            coming.blocked.store(false, Ordering::SeqCst);
+            room = free();
+        }
+        room.min(AT_ONCE).min(limits::CLAIM)
+    }
+}
+
 pub(super) async fn run(worker: Arc<Worker>) {
-    let mut pause = std::time::Duration::from_millis(10);
-    while !worker.is_stopping() {
+    loop {
         wait_until_due(&worker).await;
+        let limit = worker.room().await;
         if worker.is_stopping() {
             return;
         }
         drop_idle(&worker);
-        let room = worker.config.max_live.saturating_sub(worker.ports().len());
-        if room == 0 {
-            worker.room.notified().await;
-            worker.claim_at(Timestamp(0));
-            continue;
-        }
         let claim = Claim {
             worker: worker.id,
             lanes: worker.lane_ids(),
-            limit: room.min(AT_ONCE).min(limits::CLAIM),
+            limit,
             lease: worker.config.lease,
         };
-        match worker.post.op(Op::Claim(claim)).await {
+        let coming = &worker.coming;
+        coming.claims.fetch_add(1, Ordering::SeqCst);
+        coming.runs.fetch_add(limit, Ordering::SeqCst);
+        if coming.more.load(Ordering::Relaxed) {
+            worker.claim_at(Timestamp(0));
+        }
+        let worker = worker.clone();
+        tokio::spawn(async move {
+            let answer = worker.post.op(Op::Claim(claim)).await;
+            worker.answered(answer);
+            let coming = &worker.coming;
+            coming.runs.fetch_sub(limit, Ordering::SeqCst);
+            coming.claims.fetch_sub(1, Ordering::SeqCst);
+            worker.room_made();
+        });
+    }
+}
+
+impl Worker {
+    fn answered(self: &Arc<Self>, answer: Result<Reply, Error>) {
+        let (counters, failed) = (&self.counters, &self.coming.failed);
+        match answer {
             Ok(Reply::Claimed { runs, next }) => {
-                pause = std::time::Duration::from_millis(10);
-                let counters = &worker.counters;
+                failed.store(0, Ordering::Relaxed);
                 if runs.is_empty() {
                     &counters.claims_empty
                 } else {
                     &counters.claims_with_runs
                 }
                 .one();
-                worker.adopt_all(runs);
+                self.adopt_all(runs);
+                let more = next.is_some_and(|next| next <= self.store().now());
+                self.coming.more.store(more, Ordering::Relaxed);
                 if let Some(next) = next {
-                    worker.claim_at(next);
+                    self.claim_at(next);
                 }
             }
             Ok(_) => unreachable!("a claim answers with runs"),
-            Err(roundel_store::Error::Closed) => return,
+            Err(Error::Closed) => {}
             Err(error) => {
                 tracing::warn!(%error, "claim failed");
-                worker.counters.claims_failed.one();
-                let store = worker.store();
-                worker.claim_at(store.now().after(pause));
-                pause = (pause * 2).min(std::time::Duration::from_secs(5));
+                counters.claims_failed.one();
+                self.coming.more.store(false, Ordering::Relaxed);
+                let times = failed.fetch_add(1, Ordering::Relaxed).min(16);
+                let [first, longest] = PAUSES;
+                let pause = (first * (1 << times)).min(longest);
+                self.claim_at(self.store().now().after(pause));
             }
         }
     }

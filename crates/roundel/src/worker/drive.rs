@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use roundel_core::{
-    Claimed, Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState, Start,
-    Started, Then, Timestamp,
+    Caused, Claimed, Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState,
+    Start, Started, Then, Timestamp,
 };
 use roundel_store::{Answer, Ask, Error, Query};
 use tokio::sync::oneshot;
@@ -46,8 +46,15 @@ impl Worker {
             }
             let after = match live.turn(self.store().now()) {
                 Turn::Commit(round) => {
+                    for caused in &round.caused {
+                        if let Caused::Child(_, start) | Caused::Spawn(_, start) = caused {
+                            self.expect(start);
+                        }
+                    }
+                    let leaving = matches!(round.then, Then::End(..)).then(|| self.leaving());
                     let ask = Ask::Op(Op::Commit(*round));
                     let answer = self.insist(Box::new(ask)).await;
+                    drop(leaving);
                     self.after_commit(live, answer, &port).await
                 }
                 Turn::Step => self.step(live, &port).await,

@@ -1,19 +1,20 @@
 //! The worker: claims runs, drives them, commits their rounds. One task for each run that is
 //! leased; runs that wait have none, and stay in memory only as long as there is room.
 
+mod births;
 mod cache;
 mod claims;
 mod drive;
 mod renew;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Wake;
 use std::time::Duration;
 
 use roundel_core::{
-    Claimed, Delivery, Failure, Hint, Lane, LaneId, Name, Op, Register, Release, Reply, RunId,
-    Then, Timestamp, WorkerId,
+    CancelMark, Claimed, Delivery, Failure, Hint, Lane, LaneId, Name, Op, Register, Release, Reply,
+    RunId, Start, Then, Timestamp, WorkerId,
 };
 use roundel_store::{Answer, Ask, Listener, Query, Store};
 use rustc_hash::FxHashMap;
@@ -26,6 +27,7 @@ use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
 
+use births::Births;
 use cache::Cache;
 
 /// How a worker behaves.
@@ -49,16 +51,27 @@ pub(crate) struct Worker {
     lanes: OnceLock<Vec<(LaneId, (Name, u32))>>,
     ports: Mutex<FxHashMap<RunId, Arc<Port>>>,
     cache: Mutex<Cache>,
+    births: Mutex<Births>,
+    /// Runs whose last round is on its way: each will make room for another.
+    leaving: AtomicUsize,
     due: Mutex<Option<Timestamp>>,
     wake_claims: Notify,
-    /// Somebody left when there was no room.
-    room: Notify,
+    coming: claims::Coming,
     renewals: renew::Renewals,
     stopping: AtomicBool,
     emptied: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) rests: Arc<Rests>,
     pub(crate) runtime: tokio::runtime::Handle,
+}
+
+/// A run's last round is on its way.
+struct Leaving<'a>(&'a Worker);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leaving.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// How a run that is being driven is reached.
@@ -123,6 +136,8 @@ impl Worker {
         Worker {
             id: WorkerId(uuid::Uuid::new_v4()),
             cache: Mutex::new(Cache::new(config.cached_runs, counters.clone())),
+            births: Mutex::default(),
+            leaving: AtomicUsize::new(0),
             config,
             post,
             handlers,
@@ -130,7 +145,7 @@ impl Worker {
             ports: Mutex::default(),
             due: Mutex::new(Some(Timestamp(0))),
             wake_claims: Notify::new(),
-            room: Notify::new(),
+            coming: claims::Coming::default(),
             renewals: renew::Renewals::default(),
             stopping: AtomicBool::new(false),
             emptied: Notify::new(),
@@ -176,6 +191,20 @@ impl Worker {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    fn births(&self) -> MutexGuard<'_, Births> {
+        self.births
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// This run is about to be started, and may be claimed here.
+    pub(crate) fn expect(&self, start: &Start) {
+        if self.latest(&start.workflow).is_some() {
+            let kept_for = self.config.cached_for;
+            self.births().put(start.run, &start.input, kept_for);
+        }
+    }
+
     fn lane_ids(&self) -> Vec<LaneId> {
         self.lanes
             .get()
@@ -201,9 +230,17 @@ impl Worker {
         self.stopping.load(Ordering::Acquire)
     }
 
+    /// While this lives, a run's last round is on its way: another may be claimed in its place, at
+    /// best in the same commit.
+    fn leaving(&self) -> Leaving<'_> {
+        self.leaving.fetch_add(1, Ordering::SeqCst);
+        self.room_made();
+        Leaving(self)
+    }
+
     /// Is there room for one more run?
     pub(crate) fn has_room(&self) -> bool {
-        !self.is_stopping() && self.ports().len() < self.config.max_live
+        !self.is_stopping() && self.free_slots() > 0
     }
 
     fn driver(&self, flag: Arc<Flag>) -> Driver {
@@ -244,6 +281,7 @@ impl Worker {
         ports.insert(run, port.clone());
         self.gauge(&ports);
         drop(ports);
+        let cached = cached.or_else(|| self.born_here(&claimed, &port));
         let worker = self.clone();
         if let Some(mut live) = cached {
             self.counters.found_in_memory.one();
@@ -252,6 +290,32 @@ impl Worker {
         } else {
             tokio::spawn(worker.load_and_drive(claimed, port));
         }
+    }
+
+    /// A run that has not begun, and whose input is known here.
+    fn born_here(&self, claimed: &Claimed, port: &Port) -> Option<Box<LiveRun>> {
+        let input = self.births().take(claimed.run)?;
+        let begun = claimed.head > 1 || claimed.execution > 1;
+        if begun || claimed.cancel != CancelMark::None {
+            return None;
+        }
+        let info = self.info(claimed)?;
+        let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
+        let driver = self.driver(port.flag.clone());
+        Some(Box::new(LiveRun::new(info, handler, input, driver)))
+    }
+
+    fn info(&self, claimed: &Claimed) -> Option<RunInfo> {
+        let (workflow, version) = self.workflow_of(claimed.lane)?.clone();
+        Some(RunInfo {
+            namespace: self.config.namespace.clone(),
+            run: claimed.run,
+            workflow,
+            version,
+            execution: claimed.execution,
+            key: claimed.key.clone(),
+            is_root: claimed.parent.is_none(),
+        })
     }
 
     /// The number of runs driven here has changed.
@@ -296,24 +360,15 @@ impl Worker {
                 Err(_) => return None,
             }
         };
-        let (workflow, version) = self.workflow_of(claimed.lane)?.clone();
-        let handler = self.handlers.get(&(workflow.clone(), version))?;
-        let info = RunInfo {
-            namespace: self.config.namespace.clone(),
-            run,
-            workflow,
-            version,
-            execution,
-            key: claimed.key.clone(),
-            is_root: claimed.parent.is_none(),
-        };
+        let info = self.info(&claimed)?;
+        let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
         let driver = self.driver(port.flag.clone());
         let live = match Journal::decode(&rows) {
             Err(failure) => {
                 self.park_unread(&claimed, failure).await;
                 return None;
             }
-            Ok(journal) if claimed.cancel != roundel_core::CancelMark::None => {
+            Ok(journal) if claimed.cancel != CancelMark::None => {
                 LiveRun::cancelled(info, journal, (claimed, driver))
             }
             Ok(journal) => {
@@ -360,12 +415,9 @@ impl Worker {
 
     /// One run less is driven here: there is room for another.
     fn leave(&self, ports: &mut FxHashMap<RunId, Arc<Port>>, run: RunId) {
-        let was_full = ports.len() >= self.config.max_live;
         ports.remove(&run);
         self.gauge(ports);
-        if was_full {
-            self.room.notify_one();
-        }
+        self.room_made();
         if ports.is_empty() && self.is_stopping() {
             self.emptied.notify_waiters();
         }
@@ -397,7 +449,7 @@ impl Worker {
     pub(crate) fn abandon(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake_claims.notify_one();
-        self.room.notify_one();
+        self.room_made();
         self.renewals.stop();
         for port in self.ports().values() {
             port.post(Note::Lost);
@@ -410,7 +462,7 @@ impl Worker {
     pub(crate) async fn stop(&self, drain: Duration) {
         if !self.stopping.swap(true, Ordering::AcqRel) {
             self.wake_claims.notify_one();
-            self.room.notify_one();
+            self.room_made();
         }
         let emptied = async {
             loop {
