@@ -21,3 +21,4 @@ pub mod w3;
 pub mod w4;
 
 pub use error::Error;
+pub use process::others_running;

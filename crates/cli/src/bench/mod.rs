@@ -206,6 +206,13 @@ impl Output {
 }
 
 pub(crate) async fn run(command: Command) -> Done {
+    let others = roundel_bench::others_running();
+    if others >= 0.5 {
+        eprintln!(
+            "others use this machine: {others:.1} threads want a processor; figures and ratios \
+             will be off, measure again when it is quiet"
+        );
+    }
     match command {
         Command::W1(args) => run_w1(args).await,
         Command::W2(args) => run_w2(args).await,
