@@ -2,12 +2,14 @@
 //! nothing is left to run, and otherwise stands still. So the timers of the engine and those of
 //! tokio pass together, in order, without waiting.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use roundel_core::Timestamp;
-use roundel_store::{Boxed, Clock};
+use roundel_store::{Answer, Boxed, Clock, Memory, Query, Store};
 use tokio::time::Instant;
+
+use super::timeline::Timeline;
 
 /// Tokio's timers know milliseconds and round up; one that is asked for this much early ends in
 /// the millisecond that was meant, wherever in a millisecond the runtime began.
@@ -17,7 +19,12 @@ const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Whoever waits this long waits in vain.
 pub(super) const IN_VAIN: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// Runs that are shown to whoever waits in vain.
+const SHOWN: usize = 3;
+
 pub(crate) struct VirtualClock {
+    /// The database whose clock it is.
+    memory: OnceLock<Weak<Memory>>,
     beginning: Timestamp,
     instant: Instant,
     state: Mutex<State>,
@@ -35,10 +42,31 @@ impl VirtualClock {
     /// A clock that shows this time now. Tokio's time must be paused.
     pub(super) fn at(beginning: Timestamp) -> VirtualClock {
         VirtualClock {
+            memory: OnceLock::new(),
             beginning,
             instant: Instant::now(),
             state: Mutex::default(),
         }
+    }
+
+    /// The database whose clock it is, to be shown to whoever waits in vain.
+    pub(super) fn of(&self, memory: &Arc<Memory>) {
+        let _ = self.memory.set(Arc::downgrade(memory));
+    }
+
+    /// What happened in the first few runs that have not ended.
+    async fn unended(&self) -> String {
+        let Some(memory) = self.memory.get().and_then(Weak::upgrade) else {
+            return String::new();
+        };
+        let Ok(Answer::Dump(dump)) = memory.read(Query::Dump).await else {
+            return String::new();
+        };
+        let open = dump.runs.iter().filter(|run| !run.state.has_ended());
+        open.take(SHOWN)
+            .filter_map(|run| Timeline::of(run, &dump))
+            .map(|timeline| timeline.to_string())
+            .collect()
     }
 
     /// How long it has run.
@@ -107,12 +135,14 @@ impl Clock for VirtualClock {
                 if left.is_zero() {
                     return;
                 }
-                assert!(
-                    self.elapsed() < IN_VAIN,
-                    "a hundred years have passed, and what the test waits for has not happened; \
-                     does the run wait for a signal that nobody sends, or for an effect that \
-                     hangs? `kit.timeline(run)` shows how far it came"
-                );
+                if self.elapsed() >= IN_VAIN {
+                    panic!(
+                        "a hundred years have passed, and what the test waits for has not \
+                         happened; does a run wait for a signal that nobody sends, or for an \
+                         effect that hangs? these have not ended:\n{}",
+                        self.unended().await
+                    );
+                }
                 let rounded = if left > ROUNDED_UP {
                     left - ROUNDED_UP
                 } else {

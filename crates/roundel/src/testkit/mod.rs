@@ -200,20 +200,14 @@ impl TestKit {
     /// # Panics
     /// When there is no such run.
     pub async fn timeline(&self, run: impl Into<To>) -> Timeline {
-        let shown = match self.run(run).await {
-            Ok(shown) => shown,
+        let run = match self.run(run).await {
+            Ok(shown) => shown.row,
             Err(error) => panic!("there is no timeline: {error}"),
         };
-        let query = Query::Journal {
-            run: shown.row.id,
-            execution: shown.row.execution,
-            after: 0,
-            limit: usize::MAX,
+        let Ok(Answer::Dump(dump)) = self.stage.memory.read(Query::Dump).await else {
+            unreachable!("memory answers a question for a dump with one")
         };
-        let Ok(Answer::Journal(page)) = self.stage.memory.read(query).await else {
-            unreachable!("memory answers a question for a journal with one")
-        };
-        Timeline::new(&shown, &page.items).expect("memory keeps journals that can be read")
+        Timeline::of(&run, &dump).expect("memory keeps journals that can be read")
     }
 }
 
@@ -243,6 +237,7 @@ impl Opening {
         let clock = Arc::new(VirtualClock::at(self.beginning));
         let hooks = Arc::new(Hooks::new(clock.clone(), self.seed));
         let memory = Arc::new(Memory::new(clock.clone()));
+        clock.of(&memory);
         let stage = Arc::new(Stage::new(self.app, (memory, clock, hooks), self.crashes));
         let client = stage.client().await?;
         stage.next_worker().await?;

@@ -126,20 +126,17 @@ impl Stage {
     }
 }
 
-/// Renews leases by virtual time, as long as the worker does something.
+/// Renews leases by virtual time, as long as the worker does something: a renewal counts.
 async fn renew(worker: Weak<Worker>, way: Arc<Way>, clock: Arc<VirtualClock>) {
     loop {
         way.used.notified().await;
-        loop {
-            let at = clock.now().after(limits::LEASE / 3);
-            clock.sleep_until(at).await;
-            let Some(worker) = worker.upgrade().filter(|worker| !worker.is_stopping()) else {
-                return;
-            };
-            if !worker.renew() {
-                break;
-            }
-        }
+        clock
+            .sleep_until(clock.now().after(limits::LEASE / 3))
+            .await;
+        let Some(worker) = worker.upgrade().filter(|worker| !worker.is_stopping()) else {
+            return;
+        };
+        worker.renew();
     }
 }
 

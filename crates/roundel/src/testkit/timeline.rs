@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use roundel_core::{Entry, Failure, JournalRow, Outcome, decode_entries};
-use roundel_store::RunView;
+use roundel_core::{Entry, Failure, Outcome, RunRow, decode_entries};
+use roundel_store::Dump;
 
 /// What happened in a run, in order, with the time since it was started.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,21 +14,21 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn new(run: &RunView, rows: &[JournalRow]) -> Result<Timeline, serde_json::Error> {
-        let row = &run.row;
-        let title = format!(
-            "run {} of workflow `{}`, {}",
-            row.id,
-            run.lane.workflow,
-            row.state.as_str()
-        );
+    /// Of this run's current execution.
+    pub(super) fn of(run: &RunRow, dump: &Dump) -> Option<Timeline> {
         let mut events = Vec::new();
-        for journal in rows {
-            let after = journal.at.since(row.created_at);
-            let entries = decode_entries(&journal.entries)?;
+        let rows = dump.journal.iter();
+        for row in rows.filter(|row| (row.run, row.execution) == (run.id, run.execution)) {
+            let after = row.at.since(run.created_at);
+            let entries = decode_entries(&row.entries).ok()?;
             events.extend(entries.into_iter().map(|entry| (after, entry)));
         }
-        Ok(Timeline { title, events })
+        let Some((_, Entry::Started { workflow, .. })) = events.first() else {
+            return None;
+        };
+        let (id, state) = (run.id, run.state.as_str());
+        let title = format!("run {id} of workflow `{workflow}`, {state}");
+        Some(Timeline { title, events })
     }
 
     /// Each entry of the journal, and how long after the start it was committed.

@@ -129,6 +129,51 @@ async fn time_stands_still_while_the_test_does_not_wait() {
 }
 
 #[tokio::test]
+async fn settling_lets_no_time_pass_at_all() {
+    const SHORT: Workflow<(), ()> = Workflow::named("short");
+    let kit = TestKit::open(|engine| {
+        engine.register(SHORT, |cx: Cx, ()| async move {
+            cx.sleep(Duration::from_millis(1)).await;
+            Ok(())
+        })
+    })
+    .await;
+    let mut run = kit.start(SHORT, &()).await.unwrap();
+    let kit = Arc::new(kit);
+    for _ in 0..5 {
+        // Tokio's time passes, and a task that wakes first sees that the clock does not.
+        let (first, settling) = (kit.clone(), kit.clone());
+        let seen = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_nanos(1)).await;
+            first.elapsed()
+        });
+        let settled = tokio::spawn(async move { settling.settle().await });
+        settled.await.unwrap();
+        assert_eq!(seen.await.unwrap(), Duration::ZERO);
+        let state = kit.run(run.id()).await.unwrap().row.state;
+        assert_eq!(state, RunState::Waiting);
+    }
+    assert_eq!(kit.elapsed(), Duration::ZERO);
+    run.result().await.unwrap();
+    assert_eq!(kit.elapsed(), Duration::from_millis(1));
+}
+
+#[tokio::test]
+async fn an_attempt_that_hangs_too_long_is_given_up_for_the_next() {
+    const IMPATIENT: Workflow<(), String> = Workflow::named("impatient");
+    async fn impatient(cx: Cx, (): ()) -> Result<String> {
+        let retry = Retry::fixed(2, 10 * SECOND);
+        let charge = cx.effect("charge", never).attempt_timeout(5 * SECOND);
+        charge.retry(retry).await
+    }
+    let kit = TestKit::open(|engine| engine.register(IMPATIENT, impatient)).await;
+    kit.effect("charge").hangs().returns(&"paid");
+    let mut run = kit.start(IMPATIENT, &()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "paid");
+    assert_eq!(kit.elapsed(), 15 * SECOND);
+}
+
+#[tokio::test]
 async fn scripted_failures_are_retried_by_virtual_time_under_one_key() {
     let kit = TestKit::open(app).await;
     kit.effect("charge")
@@ -193,6 +238,13 @@ async fn what_hangs_goes_on_when_it_is_let_go() {
     // Longer than a lease: it is renewed by virtual time.
     kit.advance(3 * DAY).await;
     assert_eq!(charge.calls().len(), 1);
+    kit.start(SIGN, &()).await.unwrap();
+    kit.settle().await;
+    let row = kit.run(run.id()).await.unwrap().row;
+    assert!(
+        !row.suspect,
+        "a claim has not found that its lease has ended"
+    );
     charge.let_go();
     assert_eq!(run.result().await.unwrap(), "at last");
     assert_eq!(charge.calls().len(), 1);
@@ -228,6 +280,8 @@ async fn a_crash_loses_what_was_in_memory_and_nothing_else() {
         .collect();
     assert_eq!(keys.len(), 2, "once by each worker");
     assert_eq!(keys[0], keys[1]);
+    let state = kit.run(run.id()).await.unwrap().row.state;
+    assert_eq!(state, RunState::Running, "the same attempt hangs again");
     mail.let_go();
     assert_eq!(run.result().await.unwrap(), "sent to ada");
     assert_eq!(kit.elapsed(), 30 * DAY);
@@ -379,7 +433,13 @@ async fn waiting_in_vain_ends_the_test() {
     .await;
     let mut run = kit.start(FOR_EVER, &()).await.unwrap();
     let said = panic_of(run.result()).await;
-    assert!(said.contains("a hundred years have passed"), "{said}");
+    for line in [
+        "a hundred years have passed",
+        "of workflow `for-ever`, waiting",
+        "1: wait `signed` began",
+    ] {
+        assert!(said.contains(line), "`{line}` is not in\n{said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
