@@ -159,7 +159,7 @@ fn next(file: &Path, example: Option<String>) -> Vec<String> {
     let program = std::env::args().next().unwrap_or_else(|| "roundel".into());
     let (program, file) = (quoted(&program), quoted(&file.display().to_string()));
     vec![
-        format!("{program} runs list --db {file} --workflow order --limit 10"),
+        format!("{program} runs list --db {file} --limit 10"),
         format!("{program} runs show {example} --db {file}"),
         format!("{program} verify --db {file}"),
     ]
