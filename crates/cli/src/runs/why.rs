@@ -120,3 +120,80 @@ fn waited_for(what: &Call, now: Timestamp) -> String {
         other => format!("for {other}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use roundel::{Failure, Name, RunId};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000_000_000_000);
+
+    fn after(seconds: u64) -> Timestamp {
+        NOW.after(std::time::Duration::from_secs(seconds))
+    }
+
+    fn reasons(entries: Vec<Entry>) -> Vec<String> {
+        let moment = |(number, entry)| Moment {
+            number,
+            at: NOW,
+            entry,
+        };
+        let moments: Vec<Moment> = (1..).zip(entries).map(moment).collect();
+        waits(&moments, NOW)
+    }
+
+    fn begun(call: u32, what: Call) -> Entry {
+        Entry::Begun { call, what }
+    }
+
+    #[test]
+    fn a_waiting_run_says_for_what() {
+        let (name, run) = (Name::constant("signed"), RunId::from_bytes([1; 16]));
+        let signal = |until| Call::Wait {
+            signal: name.clone(),
+            until,
+        };
+        let failed = Entry::Attempted {
+            call: 5,
+            what: Call::Effect { name: name.clone() },
+            attempt: 2,
+            failure: Failure::transient("busy"),
+            at: NOW,
+            retry_at: after(30),
+        };
+        let workflow = name.clone();
+        let found = reasons(vec![
+            begun(1, signal(None)),
+            begun(2, signal(Some(after(60)))),
+            begun(3, Call::Sleep { until: after(5) }),
+            begun(4, Call::Child { workflow, run }),
+            begun(5, Call::Effect { name: name.clone() }),
+            failed,
+            begun(6, Call::Watch { run }),
+        ]);
+        let expected = [
+            "for signal `signed`".to_owned(),
+            "for signal `signed`, until 2001-09-09 01:47:40 UTC (in 1 min)".into(),
+            "until 2001-09-09 01:46:45 UTC (in 5.0 s)".into(),
+            format!("for child `signed`, run {run}"),
+            "to try effect `signed` again after attempt 2: 2001-09-09 01:47:10 UTC (in 30 s)"
+                .into(),
+            format!("for the end of run {run}"),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_done_or_let_go_is_not_waited_for() {
+        let outcome = Outcome::Value(roundel::Payload::null());
+        let sleep = || Call::Sleep { until: after(5) };
+        let found = reasons(vec![
+            begun(1, sleep()),
+            begun(2, sleep()),
+            Entry::Done { call: 1, outcome },
+            Entry::Dropped { call: 2 },
+        ]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+}

@@ -170,6 +170,24 @@ fn inv11_and_inv13_damage_to_a_journal_is_found() {
             r.journal[1].count += 1;
             row(r).head += 1;
         }),
+        (Invariant::GapFree, asleep, |r| {
+            let mut nothing = r.journal[1].clone();
+            (nothing.first, nothing.count) = (nothing.first + 1, 0);
+            (nothing.epoch, nothing.entries) = (nothing.epoch + 1, b"[]".to_vec());
+            r.journal.push(nothing);
+            row(r).epoch += 1;
+        }),
+        (Invariant::GapFree, busy, |r| {
+            let mut rounds = r.journal.iter_mut();
+            let anew = rounds.find(|round| round.execution == 2).unwrap();
+            let round = anew.clone();
+            r.journal.retain(|round| round.execution == 1);
+            r.journal.push(JournalRow {
+                execution: 3,
+                ..round
+            });
+            (row(r).execution, row(r).head) = (3, 1);
+        }),
         (Invariant::Fencing, busy, |r| {
             r.journal.last_mut().unwrap().epoch = u64::MAX;
         }),
@@ -209,6 +227,14 @@ fn inv1_inv5_inv6_and_inv21_damage_to_what_a_journal_says_is_found() {
         (Invariant::OneEnd, busy, |r| {
             let old = r.journal.iter().rposition(|round| round.execution == 1);
             r.journal[old.unwrap()].entries = encode_entries(&[did(9)]);
+        }),
+        (Invariant::OneEnd, asleep, |r| {
+            row(r).outcome = Some(Outcome::Value(Payload::null()));
+        }),
+        (Invariant::OneEnd, busy, |r| {
+            let old = r.journal.iter().rposition(|round| round.execution == 1);
+            let state = RunState::Completed;
+            r.journal[old.unwrap()].entries = encode_entries(&[Entry::Ended { state }]);
         }),
         (Invariant::OneEnd, parked, |r| {
             row(r).outcome = Some(Outcome::Value(Payload::null()));
@@ -333,6 +359,11 @@ fn inv14_inv20_inv22_and_inv23_damage_to_what_is_due_is_found() {
         }),
         (Invariant::Attempts, asleep, |r| {
             row(r).crashes = limits::CRASHES;
+        }),
+        (Invariant::Limits, busy, |r| {
+            let depth = limits::DEPTH + 1;
+            row(r).depth = depth;
+            r.parent.as_mut().unwrap().0.depth = depth - 1;
         }),
         (Invariant::Limits, asleep, |r| {
             let label = (Name::constant("l"), String::new());
