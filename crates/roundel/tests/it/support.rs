@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use roundel::{Clock, Engine, EngineBuilder, ManualClock, RunId, SystemClock, Timestamp};
 use roundel_core::{Hint, Op};
 use roundel_store::{
-    Answer, Answered, Ask, Boxed, Dump, Error, Listener, Memory, Options, Query, Request, Sink,
-    Sqlite, Store,
+    Answer, Answered, Ask, Boxed, Checked, Depth, Dump, Error, Listener, Memory, Options, Query,
+    Request, Sink, Sqlite, Store, verify,
 };
 use tempfile::TempDir;
 
@@ -35,6 +35,9 @@ macro_rules! both {
 }
 pub(crate) use both;
 
+/// The file of a database that is one.
+const FILE: &str = "test.db";
+
 /// A test that waits longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -46,11 +49,39 @@ pub struct Db {
     place: Place,
     clock: Arc<dyn Clock>,
     manual: Option<Arc<ManualClock>>,
+    damaged: bool,
 }
 
 enum Place {
     Memory(Arc<Memory>),
     File(TempDir),
+}
+
+impl Drop for Db {
+    /// Whatever a test did, what it leaves behind is sound.
+    fn drop(&mut self) {
+        if std::thread::panicking() || self.damaged {
+            return;
+        }
+        let store: Arc<dyn Store> = match &self.place {
+            Place::Memory(memory) => memory.clone(),
+            Place::File(folder) if folder.path().join(FILE).exists() => self.open().inner.clone(),
+            Place::File(_) => return,
+        };
+        let found = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let mut found = Vec::new();
+            let told = |_: &Checked, some| found.extend(some);
+            let checked = verify(&*store, Depth::Entries, told);
+            let checked = runtime.expect("a runtime").block_on(checked);
+            checked.map(|_| found)
+        });
+        match found.join().expect("the checker ends") {
+            Ok(found) => assert_eq!(found, []),
+            Err(Error::Closed) => {}
+            Err(error) => panic!("the rows cannot be read: {error}"),
+        }
+    }
 }
 
 impl Db {
@@ -61,6 +92,7 @@ impl Db {
             place: Place::Memory(Arc::new(Memory::new(clock.clone()))),
             clock,
             manual: None,
+            damaged: false,
         }
     }
 
@@ -70,22 +102,25 @@ impl Db {
             place: Place::File(folder()),
             clock: Arc::new(SystemClock::default()),
             manual: None,
+            damaged: false,
         }
     }
 
     /// The same, before anything is in it, with a clock that is told the time.
-    pub fn with_manual_clock(self) -> Db {
+    pub fn with_manual_clock(mut self) -> Db {
         let manual = Arc::new(ManualClock::at(BEGINNING));
-        let clock: Arc<dyn Clock> = manual.clone();
-        let place = match self.place {
-            Place::Memory(_) => Place::Memory(Arc::new(Memory::new(clock.clone()))),
-            file @ Place::File(_) => file,
-        };
-        Db {
-            place,
-            clock,
-            manual: Some(manual),
+        self.clock = manual.clone();
+        self.manual = Some(manual);
+        if let Place::Memory(memory) = &mut self.place {
+            *memory = Arc::new(Memory::new(self.clock.clone()));
         }
+        self
+    }
+
+    /// The same, for a test that damages what it has.
+    pub fn to_be_damaged(mut self) -> Db {
+        self.damaged = true;
+        self
     }
 
     /// Moves the clock that is told the time.
@@ -130,7 +165,7 @@ impl Db {
                     clock: self.clock.clone(),
                     ..Options::default()
                 };
-                let path = folder.path().join("test.db");
+                let path = folder.path().join(FILE);
                 (
                     Arc::new(Sqlite::open(&path, options).expect("a database")),
                     true,
