@@ -328,7 +328,7 @@ fn commit_unknown_entry(store: &Faulty, run: RunId) {
 }
 
 async fn ro_13_a_journal_that_cannot_be_decoded_parks_the_run(db: Db) {
-    let db = db.to_be_damaged();
+    let db = db.damaged_on_purpose();
     let world = World::new(0);
     world.gate.add_permits(100);
     let client = db.start(|engine| engine).await;
