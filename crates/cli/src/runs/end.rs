@@ -160,7 +160,7 @@ impl Selection {
         if self.dry_run || found == 0 {
             return deed.report(found, 0, self.dry_run);
         }
-        if !self.yes && !agreed(&format!("{} {}?", deed.verb, counted(found)))? {
+        if !self.yes && !agreed(&format!("{} {} and all below?", deed.verb, counted(found)))? {
             return Err(Failed::usage("nothing was done"));
         }
         let (mut done, mut failed) = (0, 0);

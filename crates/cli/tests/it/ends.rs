@@ -41,7 +41,7 @@ async fn a_named_run_is_cancelled_once() {
 async fn o6_many_are_ended_only_when_that_is_meant() {
     let place = with_runs(3).await;
     let asked = place.run(&["runs", "cancel", "--workflow", "greet"]);
-    asked.fails(2, &["cancel 3 runs?", "--yes", "--dry-run"]);
+    asked.fails(2, &["cancel 3 runs and all below?", "--yes", "--dry-run"]);
     let told = place.run(&["runs", "cancel", "--all", "--dry-run"]).ok();
     assert_eq!(told.out, "3 runs to cancel\n");
     let told = place
@@ -60,7 +60,7 @@ async fn o6_many_are_ended_only_when_that_is_meant() {
     worker.shutdown().await;
     place
         .run(&["runs", "delete", "--all"])
-        .fails(2, &["delete 3 runs?"]);
+        .fails(2, &["delete 3 runs and all below?"]);
     let told = place
         .run(&["runs", "delete", "--state", "cancelled", "--yes"])
         .ok();

@@ -150,15 +150,7 @@ pub(super) fn check_header(path: &Path) -> Result<(), Error> {
 fn check_contents(connection: &Connection, path: &Path, options: &Options) -> Result<(), Error> {
     let shown = path.display();
     let version = migrate::version(connection).map_err(|error| failed(path, &error))?;
-    if version > NEWEST {
-        return Err(newer(path, version));
-    }
-    if !options.create && (1..NEWEST).contains(&version) {
-        return Err(Error::Unusable(format!(
-            "the database {shown} has schema version {version}, and this program writes {NEWEST}; \
-             make a backup, then bring it up to date with `roundel migrate`"
-        )));
-    }
+    check_version(path, (version, NEWEST), options)?;
     if version > 0 {
         return Ok(());
     }
@@ -172,6 +164,21 @@ fn check_contents(connection: &Connection, path: &Path, options: &Options) -> Re
         return Err(Error::Unusable(format!(
             "the database {shown} belongs to another program (application id {id:#x}) \
              and was left alone; choose another path"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a newer schema; and an older one, if nothing may be changed.
+fn check_version(path: &Path, (found, known): (i64, i64), options: &Options) -> Result<(), Error> {
+    if found > known {
+        return Err(newer(path, found));
+    }
+    if !options.create && (1..known).contains(&found) {
+        return Err(Error::Unusable(format!(
+            "the database {} has schema version {found}, and this program writes {known}; \
+             make a backup, then bring it up to date with `roundel migrate`",
+            path.display()
         )));
     }
     Ok(())
@@ -355,5 +362,29 @@ fn assert_settings(connection: &Connection, path: &Path, options: &Options) -> R
              stop that program and open it again",
             path.display()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l4_an_older_schema_is_left_alone_unless_it_may_be_changed() {
+        for (found, create, fits) in [
+            (0, false, true),
+            (1, false, false),
+            (1, true, true),
+            (2, false, true),
+            (3, true, false),
+            (3, false, false),
+        ] {
+            let options = Options {
+                create,
+                ..Options::default()
+            };
+            let checked = check_version(Path::new("runs.db"), (found, 2), &options);
+            assert_eq!(checked.is_ok(), fits, "version {found}, create {create}");
+        }
     }
 }
