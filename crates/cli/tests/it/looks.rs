@@ -81,6 +81,9 @@ async fn tables_fit_the_terminal() {
                 return;
             }
             let shown = said(&mut script).out;
+            assert!(!shown.contains("\x1b[1m"), "NO_COLOR is set: {shown:?}");
+            let colours = said(script.env_remove("NO_COLOR").env("TERM", "xterm")).out;
+            assert!(colours.contains("\x1b[1m"), "a terminal: {colours:?}");
             let widest = shown
                 .lines()
                 .map(|line| line.trim_end().chars().count())
