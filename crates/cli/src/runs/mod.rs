@@ -18,7 +18,7 @@ use crate::show::{Output, Style};
 pub enum Command {
     /// Runs, newest first.
     List(list::List),
-    /// One run: where it stands, why, and what happened in it.
+    /// One run, also by the beginning of its id: where it stands, why, and what happened in it.
     Show(show::Show),
     /// Ask runs, and all below them, to end.
     Cancel(end::Cancel),

@@ -21,7 +21,6 @@ const VALUE: usize = 200;
 
 #[derive(Args, Debug)]
 pub struct Show {
-    /// The run's id or its beginning, or the key it was started with.
     #[command(flatten)]
     which: Which,
     /// An earlier execution, before it continued as new.
