@@ -101,6 +101,11 @@ impl Post {
     pub(crate) async fn ask(&self, ask: Box<Ask>) -> Asked {
         let (request, receiver) = self.request(ask);
         self.store.submit(vec![request]);
+        Post::answer(receiver).await
+    }
+
+    /// What comes of something that was asked for.
+    pub(crate) async fn answer(receiver: oneshot::Receiver<Answered>) -> Asked {
         match receiver.await {
             Ok(Answered {
                 result: Ok(reply),

@@ -160,6 +160,11 @@ impl LiveRun {
         self.shared.info.run
     }
 
+    /// The fence of its next round.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Is this what was claimed, so that nothing need be replayed?
     pub(crate) fn is_current(&self, claimed: &Claimed) -> bool {
         self.head == claimed.head && self.shared.info.execution == claimed.execution

@@ -1,56 +1,106 @@
-//! What runs were started with that began nowhere yet: whoever claims one here reads no journal.
+//! Runs that were started here and have not begun: whoever claims one need not read its journal,
+//! and can bring it to its first call ahead of the claim.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use roundel_core::{Payload, RunId};
+use roundel_core::{Claimed, Name, Payload, RunId, Start};
 use rustc_hash::FxHashMap;
 
 /// Bytes of inputs that are kept.
 const ROOM: usize = 16 << 20;
 /// What an input costs beyond its own size.
-const EACH: usize = 128;
+const EACH: usize = 256;
+
+/// What a run was started with.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Birth {
+    pub(super) workflow: Name,
+    pub(super) version: Option<u32>,
+    pub(super) input: Payload,
+    pub(super) key: Option<Name>,
+    pub(super) is_root: bool,
+}
 
 #[derive(Default)]
 pub(super) struct Births {
-    inputs: FxHashMap<RunId, Payload>,
+    births: FxHashMap<RunId, Birth>,
     /// By age. Some of these have been taken.
     order: VecDeque<(RunId, Instant)>,
     bytes: usize,
+    /// Runs whose first rounds are on their way behind a claim; and, once one is known to be leased
+    /// by an earlier claim, that lease.
+    ahead: FxHashMap<RunId, Option<Claimed>>,
 }
 
 impl Births {
-    /// Keeps an input while there is room. In a queue that is longer than that, those that came
-    /// first are also needed first; so the newest is the one that is not kept.
-    pub(super) fn put(&mut self, run: RunId, input: &Payload, kept_for: Duration) {
+    /// Keeps it while there is room. In a queue that is longer than that, those that came first are
+    /// also needed first; so the newest is the one that is not kept.
+    pub(super) fn put(&mut self, start: &Start, kept_for: Duration) {
         while let Some((oldest, since)) = self.order.front() {
             let oldest = *oldest;
-            if self.inputs.contains_key(&oldest) && since.elapsed() < kept_for {
+            if self.births.contains_key(&oldest) && since.elapsed() < kept_for {
                 break;
             }
             self.order.pop_front();
             self.take(oldest);
         }
-        let size = cost(input);
+        let birth = Birth {
+            workflow: start.workflow.clone(),
+            version: start.version,
+            input: start.input.clone(),
+            key: start.key.clone(),
+            is_root: start.parent.is_none(),
+        };
+        let size = birth.cost();
         if self.bytes + size > ROOM || kept_for.is_zero() {
             return;
         }
         self.bytes += size;
-        self.order.push_back((run, Instant::now()));
-        if let Some(before) = self.inputs.insert(run, input.clone()) {
-            self.bytes -= cost(&before);
+        self.order.push_back((start.run, Instant::now()));
+        if let Some(before) = self.births.insert(start.run, birth) {
+            self.bytes -= before.cost();
         }
     }
 
-    pub(super) fn take(&mut self, run: RunId) -> Option<Payload> {
-        let input = self.inputs.remove(&run)?;
-        self.bytes -= cost(&input);
-        Some(input)
+    pub(super) fn take(&mut self, run: RunId) -> Option<Birth> {
+        let birth = self.births.remove(&run)?;
+        self.bytes -= birth.cost();
+        Some(birth)
+    }
+
+    /// The one that has waited longest: from now on it is ahead of its claim.
+    pub(super) fn take_oldest(&mut self) -> Option<(RunId, Birth)> {
+        loop {
+            let (run, _) = self.order.pop_front()?;
+            if let Some(birth) = self.take(run) {
+                self.ahead.insert(run, None);
+                return Some((run, birth));
+            }
+        }
+    }
+
+    /// A run was leased. If it is ahead of a later claim, the lease is left to that.
+    pub(super) fn leave_to_later(&mut self, claimed: Claimed) -> Option<Claimed> {
+        match self.ahead.get_mut(&claimed.run) {
+            Some(lease) => {
+                *lease = Some(claimed);
+                None
+            }
+            None => Some(claimed),
+        }
+    }
+
+    /// The claim that the run was ahead of is answered. Returns its lease, if it has one.
+    pub(super) fn no_more_ahead(&mut self, run: RunId) -> Option<Claimed> {
+        self.ahead.remove(&run).flatten()
     }
 }
 
-fn cost(input: &Payload) -> usize {
-    input.size() + EACH
+impl Birth {
+    fn cost(&self) -> usize {
+        self.input.size() + EACH
+    }
 }
 
 #[cfg(test)]
@@ -63,16 +113,37 @@ mod tests {
         RunId(uuid::Uuid::from_u128(number))
     }
 
-    fn input(bytes: usize) -> Payload {
-        Payload::encode(&"x".repeat(bytes)).expect("a text")
+    fn start(number: u128, bytes: usize) -> Start {
+        Start {
+            namespace: Name::new("default").expect("a name"),
+            run: run(number),
+            workflow: Name::new("work").expect("a name"),
+            version: None,
+            key: None,
+            input: Payload::encode(&"x".repeat(bytes)).expect("a text"),
+            labels: Vec::new(),
+            priority: 0,
+            at: None,
+            parent: None,
+            claimant: None,
+            first: None,
+            signal: None,
+        }
     }
 
     #[test]
-    fn what_was_put_is_taken_once() {
+    fn what_was_put_is_taken_once_the_oldest_first() {
         let mut births = Births::default();
-        births.put(run(1), &input(5), LONG);
-        assert_eq!(births.take(run(1)), Some(input(5)));
+        for number in 1..=3 {
+            births.put(&start(number, 5), LONG);
+        }
+        assert!(births.take(run(1)).is_some());
         assert_eq!(births.take(run(1)), None);
+        let oldest = births.take_oldest().expect("two are left");
+        assert_eq!(oldest.0, run(2));
+        assert_eq!(oldest.1.input, start(2, 5).input);
+        assert!(births.take(run(3)).is_some());
+        assert_eq!(births.take_oldest(), None);
         assert_eq!(births.bytes, 0);
     }
 
@@ -80,21 +151,21 @@ mod tests {
     fn the_newest_is_not_kept_when_there_is_no_room() {
         let mut births = Births::default();
         for number in 0..100 {
-            births.put(run(number), &input(1 << 20), LONG);
+            births.put(&start(number, 1 << 20), LONG);
         }
         assert!(births.bytes <= ROOM);
         assert!(births.take(run(0)).is_some());
         assert!(births.take(run(99)).is_none());
-        births.put(run(100), &input(1 << 20), LONG);
+        births.put(&start(100, 1 << 20), LONG);
         assert!(births.take(run(100)).is_some(), "there is room again");
     }
 
     #[test]
     fn the_old_make_room() {
         let mut births = Births::default();
-        births.put(run(1), &input(5), LONG);
+        births.put(&start(1, 5), LONG);
         std::thread::sleep(Duration::from_millis(2));
-        births.put(run(2), &input(5), Duration::from_millis(1));
+        births.put(&start(2, 5), Duration::from_millis(1));
         assert!(births.take(run(1)).is_none());
         assert!(births.take(run(2)).is_some());
         assert!(births.order.len() <= 1);

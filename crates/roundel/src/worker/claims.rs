@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use roundel_core::{Claim, Op, Reply, Timestamp, limits};
+use roundel_core::{Claim, Timestamp, limits};
 use roundel_store::Error;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use super::Worker;
+use super::ahead::{Flight, Landed};
 
 /// Runs one claim may take: enough to fill a batch, few enough to share with other processes.
 const AT_ONCE: usize = 256;
@@ -74,6 +75,8 @@ impl Worker {
 }
 
 pub(super) async fn run(worker: Arc<Worker>) {
+    let (sender, flights) = mpsc::unbounded_channel();
+    tokio::spawn(land(worker.clone(), flights));
     loop {
         wait_until_due(&worker).await;
         let limit = worker.room().await;
@@ -93,44 +96,49 @@ pub(super) async fn run(worker: Arc<Worker>) {
         if coming.more.load(Ordering::Relaxed) {
             worker.claim_at(Timestamp(0));
         }
-        let worker = worker.clone();
-        tokio::spawn(async move {
-            let answer = worker.post.op(Op::Claim(claim)).await;
-            worker.answered(answer);
-            let coming = &worker.coming;
-            coming.runs.fetch_sub(limit, Ordering::SeqCst);
-            coming.claims.fetch_sub(1, Ordering::SeqCst);
-            worker.room_made();
-        });
+        let flight = worker.send_claim(claim);
+        if sender.send((flight, limit)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes over what claims bring, in the order in which they were made.
+async fn land(worker: Arc<Worker>, mut flights: mpsc::UnboundedReceiver<(Flight, usize)>) {
+    while let Some((flight, limit)) = flights.recv().await {
+        let landed = worker.land(flight).await;
+        worker.landed(landed);
+        let coming = &worker.coming;
+        coming.runs.fetch_sub(limit, Ordering::SeqCst);
+        coming.claims.fetch_sub(1, Ordering::SeqCst);
+        worker.room_made();
     }
 }
 
 impl Worker {
-    fn answered(self: &Arc<Self>, answer: Result<Reply, Error>) {
-        let (counters, failed) = (&self.counters, &self.coming.failed);
-        match answer {
-            Ok(Reply::Claimed { runs, next }) => {
-                failed.store(0, Ordering::Relaxed);
-                if runs.is_empty() {
+    fn landed(&self, landed: Result<Landed, Error>) {
+        let (counters, coming) = (&self.counters, &self.coming);
+        match landed {
+            Ok(Landed { empty, next }) => {
+                coming.failed.store(0, Ordering::Relaxed);
+                if empty {
                     &counters.claims_empty
                 } else {
                     &counters.claims_with_runs
                 }
                 .one();
-                self.adopt_all(runs);
                 let more = next.is_some_and(|next| next <= self.store().now());
-                self.coming.more.store(more, Ordering::Relaxed);
+                coming.more.store(more, Ordering::Relaxed);
                 if let Some(next) = next {
                     self.claim_at(next);
                 }
             }
-            Ok(_) => unreachable!("a claim answers with runs"),
             Err(Error::Closed) => {}
             Err(error) => {
                 tracing::warn!(%error, "claim failed");
                 counters.claims_failed.one();
-                self.coming.more.store(false, Ordering::Relaxed);
-                let times = failed.fetch_add(1, Ordering::Relaxed).min(16);
+                coming.more.store(false, Ordering::Relaxed);
+                let times = coming.failed.fetch_add(1, Ordering::Relaxed).min(16);
                 let [first, longest] = PAUSES;
                 let pause = (first * (1 << times)).min(longest);
                 self.claim_at(self.store().now().after(pause));

@@ -20,7 +20,7 @@ use crate::live::{LiveRun, StepWork, Turn};
 use crate::post::Asked;
 
 /// What became of a commit.
-enum After {
+pub(super) enum After {
     /// Still ours.
     Mine(Box<LiveRun>),
     /// It waits, ended, or is somebody else's.
@@ -143,7 +143,7 @@ impl Worker {
         }
     }
 
-    async fn after_commit(
+    pub(super) async fn after_commit(
         self: &Arc<Self>,
         live: Box<LiveRun>,
         answer: Asked,
@@ -335,7 +335,7 @@ impl Worker {
         .await;
     }
 
-    fn enter(&self, run: RunId, port: &Arc<Port>) {
+    pub(super) fn enter(&self, run: RunId, port: &Arc<Port>) {
         let mut ports = self.ports();
         ports.insert(run, port.clone());
         self.gauge(&ports);

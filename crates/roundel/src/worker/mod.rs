@@ -1,10 +1,12 @@
 //! The worker: claims runs, drives them, commits their rounds. One task for each run that is
 //! leased; runs that wait have none, and stay in memory only as long as there is room.
 
+mod ahead;
 mod births;
 mod cache;
 mod claims;
 mod drive;
+mod load;
 mod renew;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,16 +15,15 @@ use std::task::Wake;
 use std::time::Duration;
 
 use roundel_core::{
-    CancelMark, Claimed, Delivery, Failure, Hint, Lane, LaneId, Name, Op, Register, Release, Reply,
-    RunId, Start, Then, Timestamp, WorkerId,
+    Claimed, Delivery, Hint, Lane, LaneId, Name, Op, Register, Release, Reply, RunId, Start,
+    Timestamp, WorkerId,
 };
-use roundel_store::{Answer, Ask, Listener, Query, Store};
+use roundel_store::{Listener, Store};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
-use crate::cx::shared::RunInfo;
 use crate::flag::Flag;
-use crate::live::{Driver, Handler, Journal, LiveRun};
+use crate::live::{Driver, Handler};
 use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
@@ -199,9 +200,10 @@ impl Worker {
 
     /// This run is about to be started, and may be claimed here.
     pub(crate) fn expect(&self, start: &Start) {
-        if self.latest(&start.workflow).is_some() {
-            let kept_for = self.config.cached_for;
-            self.births().put(start.run, &start.input, kept_for);
+        let soon = start.at.is_none() && start.priority == 0 && start.claimant.is_none();
+        let known = self.latest(&start.workflow).is_some();
+        if soon && known && start.namespace == self.config.namespace {
+            self.births().put(start, self.config.cached_for);
         }
     }
 
@@ -292,102 +294,12 @@ impl Worker {
         }
     }
 
-    /// A run that has not begun, and whose input is known here.
-    fn born_here(&self, claimed: &Claimed, port: &Port) -> Option<Box<LiveRun>> {
-        let input = self.births().take(claimed.run)?;
-        let begun = claimed.head > 1 || claimed.execution > 1;
-        if begun || claimed.cancel != CancelMark::None {
-            return None;
-        }
-        let info = self.info(claimed)?;
-        let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
-        let driver = self.driver(port.flag.clone());
-        Some(Box::new(LiveRun::new(info, handler, input, driver)))
-    }
-
-    fn info(&self, claimed: &Claimed) -> Option<RunInfo> {
-        let (workflow, version) = self.workflow_of(claimed.lane)?.clone();
-        Some(RunInfo {
-            namespace: self.config.namespace.clone(),
-            run: claimed.run,
-            workflow,
-            version,
-            execution: claimed.execution,
-            key: claimed.key.clone(),
-            is_root: claimed.parent.is_none(),
-        })
-    }
-
     /// The number of runs driven here has changed.
     fn gauge(&self, ports: &FxHashMap<RunId, Arc<Port>>) {
         self.counters.live.set(ports.len());
         if ports.len() <= 1 {
             self.store()
                 .watch_closely(!ports.is_empty() || self.rests.anybody_waits());
-        }
-    }
-
-    async fn load_and_drive(self: Arc<Self>, claimed: Claimed, port: Arc<Port>) {
-        let run = claimed.run;
-        match self.load(claimed, &port).await {
-            Some(live) => self.drive(live, port).await,
-            None => self.forget(run),
-        }
-    }
-
-    /// Brings a claimed run into memory from its journal.
-    async fn load(&self, claimed: Claimed, port: &Arc<Port>) -> Option<Box<LiveRun>> {
-        let run = claimed.run;
-        let execution = claimed.execution;
-        let query = Query::Journal {
-            run,
-            execution,
-            after: 0,
-            limit: usize::MAX,
-        };
-        let mut pause = Duration::from_millis(5);
-        let rows = loop {
-            match self.store().read(query.clone()).await {
-                Ok(Answer::Journal(page)) => break page.items,
-                Ok(_) => unreachable!("a journal was asked for"),
-                Err(error) if error.is_passing() && !self.is_stopping() => {
-                    self.store()
-                        .clock()
-                        .sleep_until(self.store().now().after(pause))
-                        .await;
-                    pause = (pause * 2).min(Duration::from_secs(1));
-                }
-                Err(_) => return None,
-            }
-        };
-        let info = self.info(&claimed)?;
-        let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
-        let driver = self.driver(port.flag.clone());
-        let live = match Journal::decode(&rows) {
-            Err(failure) => {
-                self.park_unread(&claimed, failure).await;
-                return None;
-            }
-            Ok(journal) if claimed.cancel != CancelMark::None => {
-                LiveRun::cancelled(info, journal, (claimed, driver))
-            }
-            Ok(journal) => {
-                if !journal.entries.is_empty() {
-                    self.counters.replays.one();
-                }
-                LiveRun::resume(info, handler, journal, (claimed, driver))
-            }
-        };
-        Some(Box::new(live))
-    }
-
-    /// Parks a run whose journal cannot be read.
-    async fn park_unread(&self, claimed: &Claimed, failure: Failure) {
-        let mut round = roundel_core::Round::new(claimed.run, self.id, claimed.epoch);
-        round.then = Then::Park(Box::new(failure));
-        let ask = Ask::Op(Op::Commit(round));
-        if self.insist(Box::new(ask)).await.is_ok() {
-            self.counters.runs_parked.one();
         }
     }
 

@@ -12,6 +12,7 @@ mod leases;
 mod limits;
 mod lists;
 mod metrics;
+mod queues;
 mod recorded;
 mod replayed;
 mod retries;

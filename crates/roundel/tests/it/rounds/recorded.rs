@@ -246,7 +246,8 @@ async fn ro_24_a_resource_is_opened_again_before_the_journal_is_matched(db: Db) 
     for sent in 1..=3 {
         until("it waits", || async {
             let row = process.run(&run).await.unwrap().row;
-            (row.state, row.head) == (RunState::Waiting, sent * 2)
+            let left = process.metrics().live == 0;
+            left && (row.state, row.head) == (RunState::Waiting, sent * 2)
         })
         .await;
         process.signal(&run, GO, &1).await.unwrap();

@@ -1,0 +1,90 @@
+//! Brings a claimed run into memory from its journal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use roundel_core::{CancelMark, Claimed, Failure, Op, Then};
+use roundel_store::{Answer, Ask, Query};
+
+use super::{Port, Worker};
+use crate::cx::shared::RunInfo;
+use crate::live::{Journal, LiveRun};
+
+impl Worker {
+    pub(super) async fn load_and_drive(self: Arc<Self>, claimed: Claimed, port: Arc<Port>) {
+        let run = claimed.run;
+        match self.load(claimed, &port).await {
+            Some(live) => self.drive(live, port).await,
+            None => self.forget(run),
+        }
+    }
+
+    /// Brings a claimed run into memory from its journal.
+    async fn load(&self, claimed: Claimed, port: &Arc<Port>) -> Option<Box<LiveRun>> {
+        let run = claimed.run;
+        let execution = claimed.execution;
+        let query = Query::Journal {
+            run,
+            execution,
+            after: 0,
+            limit: usize::MAX,
+        };
+        let mut pause = Duration::from_millis(5);
+        let rows = loop {
+            match self.store().read(query.clone()).await {
+                Ok(Answer::Journal(page)) => break page.items,
+                Ok(_) => unreachable!("a journal was asked for"),
+                Err(error) if error.is_passing() && !self.is_stopping() => {
+                    self.store()
+                        .clock()
+                        .sleep_until(self.store().now().after(pause))
+                        .await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                Err(_) => return None,
+            }
+        };
+        let info = self.info(&claimed)?;
+        let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
+        let driver = self.driver(port.flag.clone());
+        let live = match Journal::decode(&rows) {
+            Err(failure) => {
+                self.park_unread(&claimed, failure).await;
+                return None;
+            }
+            Ok(journal) if claimed.cancel != CancelMark::None => {
+                LiveRun::cancelled(info, journal, (claimed, driver))
+            }
+            Ok(journal) => {
+                if !journal.entries.is_empty() {
+                    self.counters.replays.one();
+                }
+                LiveRun::resume(info, handler, journal, (claimed, driver))
+            }
+        };
+        Some(Box::new(live))
+    }
+
+    /// Parks a run whose journal cannot be read.
+    async fn park_unread(&self, claimed: &Claimed, failure: Failure) {
+        let mut round = roundel_core::Round::new(claimed.run, self.id, claimed.epoch);
+        round.then = Then::Park(Box::new(failure));
+        let ask = Ask::Op(Op::Commit(round));
+        if self.insist(Box::new(ask)).await.is_ok() {
+            self.counters.runs_parked.one();
+        }
+    }
+
+    fn info(&self, claimed: &Claimed) -> Option<RunInfo> {
+        let (workflow, version) = self.workflow_of(claimed.lane)?.clone();
+        Some(RunInfo {
+            namespace: self.config.namespace.clone(),
+            run: claimed.run,
+            workflow,
+            version,
+            execution: claimed.execution,
+            key: claimed.key.clone(),
+            is_root: claimed.parent.is_none(),
+        })
+    }
+}
