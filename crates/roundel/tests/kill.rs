@@ -127,7 +127,7 @@ struct Harness {
 
 impl Harness {
     async fn unfinished(&self) -> usize {
-        let stats = self.engine.stats().await.expect("counts");
+        let stats = until_done(|| self.engine.stats()).await;
         let going = stats.runs.iter().filter(|(workflow, _, state, _)| {
             workflow.as_str() == "walk" && !state.has_ended() && *state != RunState::Parked
         });
@@ -234,14 +234,14 @@ impl Harness {
 }
 
 /// Repeats what the database was too busy for, as any client would: under the same key.
-async fn until_done<F, Fut>(mut ask: F)
+async fn until_done<T, F, Fut>(mut ask: F) -> T
 where
     F: FnMut() -> Fut,
-    Fut: Future<Output = Result<(), Error>>,
+    Fut: Future<Output = Result<T, Error>>,
 {
     loop {
         match ask().await {
-            Ok(()) => return,
+            Ok(answer) => return answer,
             Err(Error::Unavailable(_) | Error::Unknown(_)) => {}
             Err(error) => panic!("{error}"),
         }

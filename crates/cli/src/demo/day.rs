@@ -212,7 +212,7 @@ impl Day<'_> {
         let mut runs = BTreeMap::new();
         let mut list = self.engine.runs().in_state(state).limit(1000);
         loop {
-            let page = list.fetch().await?;
+            let page = until_done(|| list.fetch()).await?;
             runs.extend(page.items.iter().map(|run| {
                 let key = run.row.key.as_ref().map(ToString::to_string);
                 (run.row.id, key)
@@ -226,7 +226,7 @@ impl Day<'_> {
 
     /// Shows how far it is. Has everything ended?
     async fn look(&mut self, seen: &mut Seen) -> Result<bool, Trouble> {
-        let stats = self.engine.stats().await?;
+        let stats = until_done(|| self.engine.stats()).await?;
         let same = stats == seen.stats;
         seen.same = if same { seen.same + 1 } else { 0 };
         let ended = |workflow: &str| {
