@@ -162,7 +162,7 @@ pub enum Error {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Try again later: nothing happened.
-    #[error("the database cannot be written now, and nothing was changed: {0}; trying again helps")]
+    #[error("the database cannot be used now, and nothing was changed: {0}; trying again helps")]
     Unavailable(String),
     /// Ask before repeating: it may have happened.
     #[error("the outcome is unknown: {0}; repeat with the same key to learn it")]

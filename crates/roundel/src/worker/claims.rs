@@ -52,6 +52,19 @@ impl Worker {
         }
     }
 
+    /// Is no claim on its way?
+    pub(super) fn nothing_comes(&self) -> bool {
+        self.coming.claims.load(Ordering::SeqCst) == 0
+    }
+
+    fn claim_over(&self) {
+        self.coming.claims.fetch_sub(1, Ordering::SeqCst);
+        self.room_made();
+        if self.is_stopping() {
+            self.emptied.notify_waiters();
+        }
+    }
+
     /// How many runs to ask for now; waits until there is room for one.
     async fn room(&self) -> usize {
         let coming = &self.coming;
@@ -80,7 +93,10 @@ pub(super) async fn run(worker: Arc<Worker>) {
     loop {
         wait_until_due(&worker).await;
         let limit = worker.room().await;
+        let coming = &worker.coming;
+        coming.claims.fetch_add(1, Ordering::SeqCst);
         if worker.is_stopping() {
+            worker.claim_over();
             return;
         }
         drop_idle(&worker);
@@ -90,8 +106,6 @@ pub(super) async fn run(worker: Arc<Worker>) {
             limit,
             lease: worker.config.lease,
         };
-        let coming = &worker.coming;
-        coming.claims.fetch_add(1, Ordering::SeqCst);
         coming.runs.fetch_add(limit, Ordering::SeqCst);
         if coming.more.load(Ordering::Relaxed) {
             worker.claim_at(Timestamp(0));
@@ -108,10 +122,8 @@ async fn land(worker: Arc<Worker>, mut flights: mpsc::UnboundedReceiver<(Flight,
     while let Some((flight, limit)) = flights.recv().await {
         let landed = worker.land(flight).await;
         worker.landed(landed);
-        let coming = &worker.coming;
-        coming.runs.fetch_sub(limit, Ordering::SeqCst);
-        coming.claims.fetch_sub(1, Ordering::SeqCst);
-        worker.room_made();
+        worker.coming.runs.fetch_sub(limit, Ordering::SeqCst);
+        worker.claim_over();
     }
 }
 

@@ -31,6 +31,9 @@ use crate::rests::Rests;
 use births::Births;
 use cache::Cache;
 
+/// How long stopping waits for the answers to claims.
+const STRAGGLERS: Duration = Duration::from_secs(5);
+
 /// How a worker behaves.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -229,7 +232,7 @@ impl Worker {
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stopping.load(Ordering::SeqCst)
     }
 
     /// While this lives, a run's last round is on its way: another may be claimed in its place, at
@@ -370,21 +373,27 @@ impl Worker {
         drop(cached);
     }
 
+    /// While the worker stops: waits until this is so.
+    async fn until(&self, so: impl Fn() -> bool) {
+        loop {
+            let notified = self.emptied.notified();
+            if so() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
     /// Stops claiming, lets what runs go on for so long, then gives the rest up.
     pub(crate) async fn stop(&self, drain: Duration) {
-        if !self.stopping.swap(true, Ordering::AcqRel) {
+        if !self.stopping.swap(true, Ordering::SeqCst) {
             self.wake_claims.notify_one();
             self.room_made();
         }
-        let emptied = async {
-            loop {
-                let notified = self.emptied.notified();
-                if self.ports().is_empty() {
-                    return;
-                }
-                notified.await;
-            }
-        };
+        // A claim that is on its way may bring runs yet.
+        let landed = self.until(|| self.nothing_comes());
+        let _ = tokio::time::timeout(STRAGGLERS, landed).await;
+        let emptied = self.until(|| self.ports().is_empty());
         let _ = tokio::time::timeout(drain, emptied).await;
         let runs: Vec<RunId> = self.ports().keys().copied().collect();
         for port in self.ports().values() {

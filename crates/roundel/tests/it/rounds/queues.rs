@@ -131,7 +131,21 @@ async fn what_is_delayed_or_urgent_waits_its_turn(db: Db) {
     process.cancel(&late).await.expect("it is let go");
 }
 
+async fn ro_13_a_process_that_stops_keeps_no_lease_however_busy_it_is(db: Db) {
+    for round in 0..30 {
+        let counts = Counts::default();
+        let process = db.start(worker(&counts)).await;
+        send_all(&process).await;
+        tokio::time::sleep(Duration::from_micros(300 * round)).await;
+        process.shutdown().await;
+        let dump = db.dump().await;
+        let leased = dump.runs.iter().filter(|run| run.owner.is_some()).count();
+        assert_eq!(leased, 0, "after stop {round}");
+    }
+}
+
 both![
+    ro_13_a_process_that_stops_keeps_no_lease_however_busy_it_is,
     a_queue_longer_than_the_room_is_worked_off_from_memory,
     a_queue_is_worked_off_although_claims_and_rounds_fail,
     two_processes_work_off_one_queue_and_each_job_once,
