@@ -184,7 +184,7 @@ impl<'c> Session<'c> {
         let result = match &mut *item.request.ask {
             Ask::Op(op) => self.op(op)?,
             Ask::Work(work) => match item.refused.clone() {
-                Some(round) => self.op(&Op::Commit(round))?,
+                Some(round) => self.op(&Op::Commit(*round))?,
                 None => self.step(&mut **work, place)?,
             },
         };

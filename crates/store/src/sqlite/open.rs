@@ -27,7 +27,7 @@ pub(super) const CHECKPOINT_PAGES: i64 = 4_000;
 const LOG_BYTES: u64 = super::log::LONG;
 /// Kilobytes of pages that the writer keeps. More costs time: after every commit in which a page
 /// was split, SQLite walks through all of them.
-const WRITER_CACHE: i64 = 8 << 10;
+const WRITER_CACHE: i64 = 4 << 10;
 
 /// Rows of processes, beyond which old ones are removed.
 const COMMITTERS: i64 = 64;

@@ -19,7 +19,7 @@ pub(super) struct Item {
     /// When it was submitted.
     pub(super) since: Instant,
     /// The round that says why its step was refused.
-    pub(super) refused: Option<Round>,
+    pub(super) refused: Option<Box<Round>>,
     /// What was decided; of no meaning before the commit.
     pub(super) result: Option<Result<Reply, Error>>,
 }

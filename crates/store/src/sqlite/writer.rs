@@ -385,7 +385,7 @@ fn refuse(item: &mut Item, error: TxError) -> bool {
     let Ask::Work(work) = &mut *item.request.ask else {
         unreachable!("only steps run code in the transaction");
     };
-    item.refused = catch_unwind(AssertUnwindSafe(|| work.refused(error))).ok();
+    item.refused = catch_unwind(AssertUnwindSafe(|| Box::new(work.refused(error)))).ok();
     item.refused.is_some()
 }
 
