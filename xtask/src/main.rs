@@ -17,9 +17,10 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test      tidy, every test and documentation example of the workspace, newcomer
+  test      tidy, every test and documentation example of the workspace, sim, newcomer
   lint      formatting, clippy and documentation, each without warnings
   tidy      the project's own rules: sizes, module docs, nothing unfinished, examples that run
+  sim       schedules of crashes and faults: --schedules N, --seed S, --json, --trace
   newcomer  a new crate with the lines of the README and of the guide's first page, built and run
   ci        lint and test: what has to pass before a change is merged
   help      this text";
@@ -29,6 +30,7 @@ commands:
 enum Request {
     Help,
     Run(Vec<Step>),
+    Simulate(Vec<String>),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +41,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Request::Run(list)) => match steps::run_all(&list, &workspace_root()) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+        Ok(Request::Simulate(options)) => match steps::simulate(&workspace_root(), &options) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
@@ -59,6 +65,7 @@ fn parse(args: &[String]) -> Result<Request, String> {
         "tidy" => Request::Run(vec![Step::Tidy]),
         "newcomer" => Request::Run(vec![Step::Newcomer]),
         "ci" => Request::Run([steps::LINT, steps::TEST].concat()),
+        "sim" => return Ok(Request::Simulate(rest.to_vec())),
         "help" | "--help" | "-h" => Request::Help,
         unknown => {
             return Err(format!(

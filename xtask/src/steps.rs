@@ -20,11 +20,21 @@ pub(crate) enum Step {
     Tidy,
     Tests,
     DocTests,
+    Simulation,
     Newcomer,
 }
 
 pub(crate) const LINT: &[Step] = &[Step::Format, Step::Clippy, Step::Docs];
-pub(crate) const TEST: &[Step] = &[Step::Tidy, Step::Tests, Step::DocTests, Step::Newcomer];
+pub(crate) const TEST: &[Step] = &[
+    Step::Tidy,
+    Step::Tests,
+    Step::DocTests,
+    Step::Simulation,
+    Step::Newcomer,
+];
+
+/// Schedules of a test run.
+const SCHEDULES: &str = "200_000";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -42,6 +52,7 @@ impl Step {
             Step::Tidy => "tidy",
             Step::Tests => "tests",
             Step::DocTests => "doc tests",
+            Step::Simulation => "simulation",
             Step::Newcomer => "newcomer",
         }
     }
@@ -60,7 +71,7 @@ impl Step {
             ],
             // Only libraries: the pages of the `roundel` binary would replace those of the crate.
             Step::Docs => &["doc", "--workspace", "--lib", "--no-deps", "--all-features"],
-            Step::Tidy | Step::Newcomer => &[],
+            Step::Tidy | Step::Newcomer | Step::Simulation => &[],
             // Not the examples: they are modules of a test, and need no binaries of their own.
             Step::Tests => &[
                 "test",
@@ -86,7 +97,12 @@ impl Step {
         match self {
             Step::Format => Some("rustfmt"),
             Step::Clippy => Some("clippy"),
-            Step::Docs | Step::Tidy | Step::Tests | Step::DocTests | Step::Newcomer => None,
+            Step::Docs
+            | Step::Tidy
+            | Step::Tests
+            | Step::DocTests
+            | Step::Simulation
+            | Step::Newcomer => None,
         }
     }
 }
@@ -95,6 +111,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.arguments()) {
             (Step::Newcomer, _) => write!(f, "newcomer: a new crate with the lines of the pages"),
+            (Step::Simulation, _) => write!(f, "simulation: {SCHEDULES} schedules of faults"),
             (_, []) => write!(f, "{}: the project's own rules", self.name()),
             (_, arguments) => write!(f, "{}: cargo {}", self.name(), arguments.join(" ")),
         }
@@ -151,6 +168,7 @@ fn run(step: Step, root: &Path) -> Outcome {
     let passed = match step {
         Step::Tidy => tidy::run(root),
         Step::Newcomer => newcomer::run(root),
+        Step::Simulation => simulate(root, &["--schedules".into(), SCHEDULES.into()]),
         _ => cargo(root, step.arguments())
             .status()
             .is_ok_and(|status| status.success()),
@@ -169,6 +187,21 @@ fn is_installed(step: Step, root: &Path) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     probe.status().is_ok_and(|status| status.success())
+}
+
+/// Plays schedules, as fast as the machine can; true when every promise was kept.
+pub(crate) fn simulate(root: &Path, options: &[String]) -> bool {
+    let program = [
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        "roundel-sim",
+        "--",
+    ];
+    let mut command = cargo(root, &program);
+    command.args(options);
+    command.status().is_ok_and(|status| status.success())
 }
 
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {

@@ -13,6 +13,9 @@ mod metrics;
 mod names;
 mod post;
 mod rests;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod worker;

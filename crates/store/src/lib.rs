@@ -27,6 +27,9 @@ use std::sync::Arc;
 use roundel_core::{Hint, Op, Refusal, Reply, Round, RunId, Timestamp, WorkerId};
 
 pub use clock::{Clock, ManualClock, SystemClock};
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub use memory::Model;
 pub use memory::{Fate, Faults, Memory, Point, Snapshot};
 pub use query::{
     Answer, Dump, JournalPage, MailView, Page, Query, RunFilter, RunView, StateView, Stats,

@@ -77,6 +77,14 @@ pub enum TxError {
 }
 
 impl Tx {
+    /// The handle of no step: whatever is asked of it is refused. Steps of the simulator get it.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of_no_step() -> Tx {
+        Tx { number: 0 }
+    }
+
     /// Runs one statement that changes rows. Returns how many.
     ///
     /// # Errors

@@ -139,7 +139,7 @@ impl Cx {
     ) -> Result<Box<Start>, Failure> {
         encode(input).map(|input| {
             let namespace = self.shared.info.namespace.clone();
-            let run = RunId(Uuid::now_v7());
+            let run = new_run();
             Box::new(new_start(
                 namespace,
                 run,
@@ -148,6 +148,15 @@ impl Cx {
             ))
         })
     }
+}
+
+/// The id of a new run: by time, or drawn if this is a simulation.
+fn new_run() -> RunId {
+    #[cfg(feature = "sim")]
+    if let Some((high, low)) = crate::sim::draw().zip(crate::sim::draw()) {
+        return RunId(Uuid::from_u64_pair(high, low));
+    }
+    RunId(Uuid::now_v7())
 }
 
 /// A plain start, to be filled in.

@@ -141,15 +141,23 @@ impl Shared {
     }
 
     /// The next random number of a test, if this is one.
-    #[cfg(feature = "testkit")]
     pub(crate) fn seeded(&self) -> Option<u64> {
+        #[cfg(feature = "sim")]
+        if let Some(drawn) = crate::sim::draw() {
+            return Some(drawn);
+        }
+        self.scripted()
+    }
+
+    #[cfg(feature = "testkit")]
+    fn scripted(&self) -> Option<u64> {
         let hooks = self.lock().hooks.clone()?;
         Some(hooks.random())
     }
 
     #[cfg(not(feature = "testkit"))]
     #[allow(clippy::unused_self)]
-    pub(crate) fn seeded(&self) -> Option<u64> {
+    fn scripted(&self) -> Option<u64> {
         None
     }
 

@@ -45,7 +45,8 @@ const POLLS: usize = 128;
 
 /// What must happen next.
 #[derive(Debug)]
-pub(crate) enum Turn {
+#[allow(unreachable_pub)]
+pub enum Turn {
     /// Commit this round.
     Commit(Box<Round>),
     /// Run the next step in the transaction, and commit.

@@ -7,6 +7,8 @@
 
 mod faults;
 mod index;
+#[cfg(feature = "sim")]
+mod model;
 mod read;
 mod records;
 mod state;
@@ -22,6 +24,8 @@ use std::thread::{self, ThreadId};
 use roundel_core::{Hint, Rows};
 
 pub use faults::{Fate, Faults, Point};
+#[cfg(feature = "sim")]
+pub use model::Model;
 pub use state::Snapshot;
 
 use self::state::State;

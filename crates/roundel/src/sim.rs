@@ -1,0 +1,271 @@
+//! A run in memory, as the simulator drives it: the same `LiveRun` that the worker has, turned by
+//! hand. No part of the interface; it changes with what it shows.
+//!
+//! Absent on purpose: decisions. Everything here passes on.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use roundel_core::{
+    CancelMark, Claimed, Committed, Delivery, Failure, JournalRow, Name, Payload, Round, RunId,
+    Timestamp, WorkerId,
+};
+use roundel_store::{Boxed, Clock, Tx, Work, Worked};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cx::shared::RunInfo;
+use crate::cx::{Cx, decode, encode};
+use crate::live::{Driver, Handler, Journal, LiveRun, StepWork};
+use crate::metrics::Counters;
+
+thread_local! {
+    static DRAWS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// From now on, random numbers and ids of workflows on this thread come from this seed.
+pub fn seed(seed: u64) {
+    DRAWS.set(Some(seed));
+}
+
+/// The next random number, if this thread simulates (splitmix64).
+pub(crate) fn draw() -> Option<u64> {
+    let state = DRAWS.get()?.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    DRAWS.set(Some(state));
+    let mut mixed = state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    Some(mixed ^ (mixed >> 31))
+}
+
+/// A workflow's function.
+#[derive(Clone)]
+pub struct Function(Handler);
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Function")
+    }
+}
+
+impl Function {
+    /// This one, its types erased as a registration does it.
+    pub fn new<I, O, F, Fut>(function: F) -> Function
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        F: Fn(Cx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        Function(Arc::new(move |cx, input| {
+            let function = function.clone();
+            Box::pin(async move {
+                let input = decode(&input)?;
+                let output = function(cx, input).await?;
+                encode(&output)
+            })
+        }))
+    }
+}
+
+/// What is fixed about a run.
+#[derive(Clone, Debug)]
+pub struct About {
+    pub namespace: Name,
+    pub run: RunId,
+    pub workflow: Name,
+    pub version: u32,
+    pub execution: u32,
+    pub key: Option<Name>,
+    pub is_root: bool,
+}
+
+impl From<About> for RunInfo {
+    fn from(about: About) -> RunInfo {
+        let About {
+            namespace,
+            run,
+            workflow,
+            version,
+            execution,
+            key,
+            is_root,
+        } = about;
+        RunInfo {
+            namespace,
+            run,
+            workflow,
+            version,
+            execution,
+            key,
+            is_root,
+        }
+    }
+}
+
+/// Who drives it.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    pub worker: WorkerId,
+    pub lease: Duration,
+    pub grace: Duration,
+    counters: Arc<Counters>,
+}
+
+impl Seat {
+    #[must_use]
+    pub fn new(worker: WorkerId, lease: Duration, grace: Duration) -> Seat {
+        Seat {
+            worker,
+            lease,
+            grace,
+            counters: Arc::default(),
+        }
+    }
+
+    fn driver(&self) -> Driver {
+        Driver {
+            worker: self.worker,
+            lease: self.lease,
+            grace: self.grace,
+            flag: Arc::default(),
+            counters: self.counters.clone(),
+        }
+    }
+}
+
+pub use crate::live::Turn;
+
+/// A run in memory.
+#[derive(Debug)]
+pub struct Live(Box<LiveRun>);
+
+impl Live {
+    /// One that has not begun.
+    #[must_use]
+    pub fn born(about: About, function: &Function, input: Payload, seat: &Seat) -> Live {
+        let (info, driver) = (about.into(), seat.driver());
+        Live(Box::new(LiveRun::new(info, &function.0, input, driver)))
+    }
+
+    /// One that was claimed, from its journal.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn load(
+        about: About,
+        function: &Function,
+        journal: &[JournalRow],
+        (claimed, seat): (Claimed, &Seat),
+    ) -> Result<Live, Failure> {
+        let journal = Journal::decode(journal)?;
+        let (info, driver) = (about.into(), seat.driver());
+        let live = if claimed.cancel == CancelMark::None {
+            LiveRun::resume(info, &function.0, journal, (claimed, driver))
+        } else {
+            LiveRun::cancelled(info, journal, (claimed, driver))
+        };
+        Ok(Live(Box::new(live)))
+    }
+
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.0.run()
+    }
+
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+
+    #[must_use]
+    pub fn is_current(&self, claimed: &Claimed) -> bool {
+        self.0.is_current(claimed)
+    }
+
+    /// Was something done to it since its last turn?
+    #[must_use]
+    pub fn is_woken(&self) -> bool {
+        self.0.flag.is_raised()
+    }
+
+    pub fn reclaimed(&mut self, claimed: Claimed) {
+        self.0.reclaimed(claimed);
+    }
+
+    pub fn turn(&mut self, now: Timestamp) -> Turn {
+        self.0.turn(now)
+    }
+
+    pub fn committed(&mut self, committed: Committed) -> bool {
+        self.0.committed(committed)
+    }
+
+    pub fn deliver(&mut self, delivery: Delivery) {
+        self.0.deliver(delivery);
+    }
+
+    pub fn cancel(&mut self, now: Timestamp) {
+        self.0.cancel(now, false);
+    }
+
+    /// The round that parks it.
+    ///
+    /// # Panics
+    /// Never: parking is a commit.
+    pub fn park(&mut self, failure: Failure) -> Box<Round> {
+        match self.0.park(failure) {
+            Turn::Commit(round) => round,
+            _ => unreachable!("it parks"),
+        }
+    }
+
+    pub fn state_read(&mut self, call: u32, value: Payload) {
+        self.0.state_read(call, value);
+    }
+
+    pub fn read_again(&mut self, call: u32) {
+        self.0.read_again(call);
+    }
+
+    /// Runs the step that is due, outside of any database: the code keeps what it does elsewhere.
+    #[must_use]
+    pub fn step(self, now: Timestamp) -> (Live, Worked) {
+        let mut work = StepWork {
+            live: self.0,
+            clock: Arc::new(Still(now)),
+            runtime: None,
+        };
+        let worked = work.run(Tx::of_no_step());
+        (Live(work.live), worked)
+    }
+
+    /// The next execution, once the round that ended this one is committed.
+    ///
+    /// # Panics
+    /// When the run does not begin anew.
+    #[must_use]
+    pub fn anew(&self, function: &Function, committed: Committed, seat: &Seat) -> Live {
+        let input = self.0.continue_input().expect("it begins anew");
+        let mut info = self.0.shared.info.clone();
+        info.execution += 1;
+        let next = LiveRun::new(info, &function.0, input, seat.driver());
+        Live(Box::new(next.after_continue(&self.0, committed)))
+    }
+}
+
+/// A clock that stands still.
+struct Still(Timestamp);
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+
+    fn sleep_until(&self, _: Timestamp) -> Boxed<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}

@@ -1,0 +1,390 @@
+//! Clients and operators: they start, signal, offer, cancel, patch, resume, delete and look. What
+//! they asked for they ask again, under the same key, until somebody says what came of it.
+
+use std::time::Duration;
+
+use roundel::sim::Turn;
+use roundel_core::{
+    Cancel, Claimant, Delete, Name, Offer, Op, Patch, Policy, Reply, Resume, RunId, Signal, Start,
+    Started, Target, Timestamp, WorkerId,
+};
+
+use crate::drive::{Doing, State};
+use crate::flows::Tally;
+use crate::marks::Mark;
+use crate::random::Random;
+use crate::worker::{Ask, Birth, Task};
+use crate::world::{Answer, Fault, LEASE, NAMESPACE, World};
+
+#[derive(Debug)]
+enum Stage {
+    /// Thinks of the next thing.
+    Free,
+    /// Asks, from then on.
+    Asks(Op, Timestamp),
+    /// Waits for a worker that starts the run itself.
+    Local(Op, usize),
+    /// Was told.
+    Told(Op, Answer),
+    /// Has nothing more to do.
+    Done,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    stage: Stage,
+    /// How many things it still does.
+    left: usize,
+    /// In whose process it lives.
+    home: usize,
+}
+
+impl Client {
+    pub(crate) fn new(random: &mut Random) -> Client {
+        Client {
+            stage: Stage::Free,
+            left: 4 + random.below(5),
+            home: 0,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
+    }
+
+    pub(crate) fn next_time(&self) -> Option<Timestamp> {
+        match &self.stage {
+            Stage::Asks(_, at) => Some(*at),
+            _ => None,
+        }
+    }
+}
+
+impl World<'_> {
+    /// One thing that a client does. Returns whether there was one.
+    pub(crate) fn client_acts(&mut self, index: usize) -> bool {
+        let client = &mut self.clients[index];
+        match std::mem::replace(&mut client.stage, Stage::Done) {
+            Stage::Free if client.left == 0 => true,
+            Stage::Free if !self.random.once_in(3) => {
+                self.clients[index].stage = Stage::Free;
+                false
+            }
+            Stage::Free => {
+                client.left -= 1;
+                client.home = self.random.below(self.workers.len());
+                self.choose(index);
+                true
+            }
+            Stage::Asks(op, at) if at <= self.now => {
+                let home = client.home;
+                let answer = self.transact(&op, Vec::new(), Some(home));
+                self.clients[index].stage = Stage::Told(op, answer);
+                true
+            }
+            Stage::Told(op, answer) => {
+                self.told(index, op, answer);
+                true
+            }
+            waiting => {
+                self.clients[index].stage = waiting;
+                false
+            }
+        }
+    }
+
+    /// The process where these clients wait has died.
+    pub(crate) fn clients_of(&mut self, at: usize) {
+        for client in &mut self.clients {
+            if matches!(client.stage, Stage::Local(_, home) if home == at) {
+                let stage = std::mem::replace(&mut client.stage, Stage::Done);
+                if let Stage::Local(op, _) = stage {
+                    client.stage = Stage::Asks(op, self.now);
+                }
+            }
+        }
+    }
+
+    fn known(&mut self) -> Option<(RunId, Option<Name>)> {
+        let count = self.book.started.len();
+        let at = self.random.below(count.max(1));
+        self.book.started.get(at).cloned()
+    }
+
+    fn claimant(&mut self, index: usize) -> Option<Claimant> {
+        let worker = self.workers[self.clients[index].home].id();
+        let lease = LEASE;
+        self.random.once_in(2).then_some(Claimant { worker, lease })
+    }
+
+    fn choose(&mut self, index: usize) {
+        let known = self.known();
+        let op = match (known, self.random.below(16)) {
+            (None, _) | (_, 0..6) => return self.start(index),
+            (Some((run, _)), 6..10) => {
+                let signal = self.signal(Target::Run(run), index);
+                Op::Signal(signal)
+            }
+            (_, 10 | 11) => Op::Offer(Offer {
+                namespace: NAMESPACE,
+                name: Name::constant("pick"),
+                payload: World::payload(&(self.random.next() >> 12)),
+                key: Some(self.fresh_key()),
+                claimant: self.claimant(index),
+            }),
+            (Some((run, _)), 12) => Op::Cancel(Cancel {
+                namespace: NAMESPACE,
+                target: Target::Run(run),
+                claimant: self.claimant(index),
+            }),
+            (Some((run, _)), 13) if self.faults.operators => Op::Patch(Patch {
+                namespace: NAMESPACE,
+                target: Target::Run(run),
+                patch: World::payload(&serde_json::json!({ "by": index })),
+                expected: None,
+            }),
+            (Some((run, _)), 14) if self.faults.operators => {
+                // Asked for is enough: a lost answer may have been a yes.
+                self.book.deleted.insert(run);
+                Op::Delete(Delete {
+                    namespace: NAMESPACE,
+                    target: Target::Run(run),
+                    force: self.random.once_in(2),
+                })
+            }
+            (Some((run, _)), _) if self.random.once_in(2) => Op::Resume(Resume {
+                namespace: NAMESPACE,
+                target: Target::Run(run),
+            }),
+            (Some((run, _)), _) => {
+                self.book.looked(self.model.rows(), run);
+                self.clients[index].stage = Stage::Free;
+                return;
+            }
+        };
+        self.clients[index].stage = Stage::Asks(op, self.now);
+    }
+
+    fn fresh_key(&mut self) -> Name {
+        Name::new(format!("k{:x}", self.random.next())).expect("a name")
+    }
+
+    fn signal(&mut self, target: Target, index: usize) -> Signal {
+        Signal {
+            namespace: NAMESPACE,
+            target,
+            name: Name::constant("go"),
+            payload: World::payload(&(self.random.next() >> 12)),
+            policy: Policy::Keep,
+            key: Some(self.fresh_key()),
+            claimant: self.claimant(index),
+        }
+    }
+
+    /// Starts a run, at best here and with its first round; sometimes again under a used key.
+    fn start(&mut self, index: usize) {
+        let flow = self.random.below(self.flows.len());
+        let known = self.known().and_then(|(_, key)| key);
+        let key = match known {
+            Some(key) if self.random.once_in(4) => Some(key),
+            _ => self.random.once_in(2).then(|| self.fresh_key()),
+        };
+        let run = RunId(self.random.id());
+        let mut start = Start {
+            namespace: NAMESPACE,
+            run,
+            workflow: self.flows[flow].name.clone(),
+            version: Some(1),
+            key,
+            input: World::payload(&Tally::default()),
+            labels: Vec::new(),
+            priority: 0,
+            at: None,
+            parent: None,
+            claimant: None,
+            first: None,
+            signal: None,
+        };
+        if self.random.once_in(5) {
+            let mut signal = self.signal(Target::Run(run), index);
+            if let Some(key) = &start.key {
+                signal.target = Target::Key(key.clone());
+            }
+            start.signal = Some(Box::new(signal));
+        }
+        let home = self.clients[index].home;
+        let here = self.workers[home].has_room() && !self.workers[home].is_away(self.now);
+        if here && self.random.once_in(2) {
+            return self.start_here(index, start);
+        }
+        if here && start.key.is_none() {
+            self.workers[home].expect(&start);
+        }
+        self.clients[index].stage = Stage::Asks(Op::Start(start), self.now);
+    }
+
+    fn start_here(&mut self, index: usize, mut start: Start) {
+        let (run, home) = (start.run, self.clients[index].home);
+        let plain = start.clone();
+        let birth = Birth {
+            run,
+            workflow: start.workflow.clone(),
+            input: start.input.clone(),
+            key: start.key.clone(),
+            is_root: true,
+        };
+        let mut live = self.born(home, birth);
+        let worker = self.workers[home].id();
+        start.claimant = Some(Claimant {
+            worker,
+            lease: LEASE,
+        });
+        match live.turn(self.now) {
+            Turn::Commit(round) => {
+                self.marks.hit(Mark::FirstRound);
+                start.first = Some(round);
+            }
+            Turn::Read(call) => live.read_again(call),
+            Turn::Step | Turn::Wait(_) | Turn::Yield => {}
+        }
+        self.clients[index].stage = Stage::Local(Op::Start(plain), home);
+        let worker = &mut self.workers[home];
+        worker.tasks.push(Task {
+            run,
+            notes: Vec::new(),
+            leased: false,
+            state: State::Asked(Doing::First(live, Op::Start(start), index)),
+        });
+        worker.outbox.push_back(Ask::Task(run));
+    }
+
+    /// A start with its first round was answered.
+    pub(crate) fn first_settled(
+        &mut self,
+        at: usize,
+        index: usize,
+        (live, op, client): (roundel::sim::Live, Op, usize),
+        answer: Answer,
+    ) {
+        let run = live.run();
+        let mut started = match answer {
+            Ok(Reply::Started(started)) => started,
+            Ok(_) => unreachable!("a start answers as one"),
+            Err(fault) => {
+                let unknown = matches!(fault, Fault::Unknown);
+                self.tell_client(client, Err(fault));
+                if unknown {
+                    self.give_back(at, index);
+                } else {
+                    self.forget(at, run);
+                }
+                return;
+            }
+        };
+        let first = started.first.take();
+        let mut claimed = std::mem::take(&mut started.claimed);
+        claimed.retain(|claimed| claimed.run != run);
+        for claimed in claimed {
+            self.adopt(at, claimed);
+        }
+        let new = started.new;
+        self.tell_client(client, Ok(Reply::Started(started)));
+        if !new {
+            return self.forget(at, run);
+        }
+        self.workers[at].tasks[index].leased = true;
+        let Op::Start(Start { first: round, .. }) = &op else {
+            unreachable!("what was asked comes back")
+        };
+        match (first, round) {
+            (Some(Ok(committed)), Some(round)) => {
+                self.commit_done((at, index), live, committed, round);
+            }
+            (Some(Err(refusal)), _) => {
+                self.not_committed(at, index, live, Fault::Refused(refusal));
+            }
+            _ => self.workers[at].tasks[index].state = State::Drive(live),
+        }
+    }
+
+    fn tell_client(&mut self, client: usize, answer: Answer) {
+        let stage = std::mem::replace(&mut self.clients[client].stage, Stage::Done);
+        if let Stage::Local(op, _) = stage {
+            self.clients[client].stage = Stage::Told(op, answer);
+        } else {
+            self.clients[client].stage = stage;
+        }
+    }
+
+    /// A client learns what came of what it asked for.
+    fn told(&mut self, index: usize, op: Op, answer: Answer) {
+        let reply = match answer {
+            Ok(reply) => reply,
+            Err(Fault::Refused(_)) => {
+                self.clients[index].stage = Stage::Free;
+                return;
+            }
+            Err(Fault::Unavailable | Fault::Unknown) => {
+                self.marks.hit(Mark::Repeated);
+                let again = self.now.after(Duration::from_millis(10));
+                self.clients[index].stage = Stage::Asks(op, again);
+                return;
+            }
+        };
+        let home = self.clients[index].home;
+        self.clients[index].stage = Stage::Free;
+        match (&op, reply) {
+            (Op::Start(start), Reply::Started(started)) => {
+                self.start_told(start, started, home);
+            }
+            (Op::Signal(signal), Reply::Sent(sent, claimed)) => {
+                self.marks.hit(match sent {
+                    roundel_core::Sent::Delivered(_) => Mark::SignalDelivered,
+                    _ => Mark::SignalQueued,
+                });
+                let to = self.target(&signal.target);
+                self.book.sent(&signal.payload, to, sent);
+                self.taken(home, signal.claimant.map(|by| by.worker), claimed);
+            }
+            (Op::Offer(offer), Reply::Sent(sent, claimed)) => {
+                if matches!(sent, roundel_core::Sent::Delivered(_)) {
+                    self.marks.hit(Mark::OfferDelivered);
+                }
+                self.book.sent(&offer.payload, None, sent);
+                self.taken(home, offer.claimant.map(|by| by.worker), claimed);
+            }
+            (Op::Cancel(cancel), Reply::Cancelled(_, claimed)) => {
+                self.marks.hit(Mark::Cancelled);
+                self.taken(home, cancel.claimant.map(|by| by.worker), claimed);
+            }
+            (Op::Delete(_), Reply::Deleted { .. }) => self.marks.hit(Mark::Deleted),
+            (Op::Resume(_), Reply::Resumed) => self.marks.hit(Mark::Resumed),
+            _ => {}
+        }
+    }
+
+    fn start_told(&mut self, start: &Start, started: Started, home: usize) {
+        self.book.started(started.run, start.key.as_ref());
+        if let (Some(signal), Some(sent)) = (&start.signal, started.sent) {
+            self.book.sent(&signal.payload, Some(started.run), sent);
+        }
+        let by = start.claimant.map(|by| by.worker);
+        self.taken(home, by, started.claimed);
+    }
+
+    fn target(&self, target: &Target) -> Option<RunId> {
+        match target {
+            Target::Run(run) => Some(*run),
+            Target::Key(_) => None,
+        }
+    }
+
+    /// Runs that an operation of this process leased to its worker.
+    fn taken(&mut self, home: usize, by: Option<WorkerId>, claimed: Vec<roundel_core::Claimed>) {
+        if by == Some(self.workers[home].id()) {
+            for claimed in claimed {
+                self.adopt(home, claimed);
+            }
+        }
+    }
+}

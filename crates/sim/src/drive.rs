@@ -1,0 +1,378 @@
+//! Driving one run, as `crates/roundel/src/worker/drive.rs` does: turn, commit, again, until it
+//! suspends, ends, or is somebody else's. And the store's side: one request at a time.
+
+use std::time::Duration;
+
+use roundel::sim::{About, Live, Turn};
+use roundel_core::{
+    Caused, Claimed, Committed, Op, Payload, Refusal, Reply, Round, RunId, Then, Timestamp,
+    may_step,
+};
+
+use crate::marks::Mark;
+use crate::site;
+use crate::worker::{Ask, Birth, Note, Task};
+use crate::world::{Answer, Fault, NAMESPACE, World};
+
+/// Where a run's task stands.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// Its journal is to be read.
+    Load(Claimed),
+    /// It is to be turned.
+    Drive(Live),
+    /// It waits for something outside, or until then.
+    Wait(Live, Option<Timestamp>),
+    /// Something is on its way to the store.
+    Asked(Doing),
+    /// The store has answered.
+    Answered(Doing, Answer),
+    /// The store had no time: it is asked again then.
+    Pause(Doing, Timestamp),
+    /// Nothing any more.
+    Gone,
+}
+
+/// What a task has asked the store for.
+#[derive(Debug)]
+pub(crate) enum Doing {
+    Commit(Live, Op),
+    Step(Live),
+    Park(Op),
+    GiveBack(Op),
+    /// A start with its first round, and which client waits for it.
+    First(Live, Op, usize),
+}
+
+impl State {
+    pub(crate) fn next_time(&self) -> Option<Timestamp> {
+        match self {
+            State::Wait(_, until) => *until,
+            State::Pause(_, until) => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// What was on its way when the process died.
+    pub(crate) fn take_op(&mut self) -> Option<Op> {
+        match std::mem::replace(self, State::Gone) {
+            State::Asked(
+                Doing::Commit(_, op)
+                | Doing::Park(op)
+                | Doing::GiveBack(op)
+                | Doing::First(_, op, _),
+            ) => Some(op),
+            // A step needs its code, which is gone.
+            _ => None,
+        }
+    }
+}
+
+impl Task {
+    pub(crate) fn can_go_on(&self, now: Timestamp) -> bool {
+        match &self.state {
+            State::Load(_) | State::Drive(_) | State::Answered(..) => true,
+            State::Wait(live, until) => {
+                live.is_woken() || !self.notes.is_empty() || until.is_some_and(|at| at <= now)
+            }
+            State::Pause(_, until) => *until <= now,
+            State::Asked(_) | State::Gone => false,
+        }
+    }
+}
+
+impl World<'_> {
+    /// The store takes the next request of a process. Returns whether there was one.
+    pub(crate) fn store_serves(&mut self, at: usize) -> bool {
+        let Some(ask) = self.workers[at].outbox.pop_front() else {
+            return false;
+        };
+        let home = Some(at);
+        let answer = match ask {
+            Ask::Task(run) => {
+                self.serve_task(at, run);
+                return true;
+            }
+            Ask::Claim(claim) => self.transact(&Op::Claim(claim), Vec::new(), home),
+            Ask::Renew(renew) => self.transact(&Op::Renew(renew), Vec::new(), home),
+            Ask::Register(register) => self.transact(&Op::Register(register), Vec::new(), home),
+        };
+        self.workers[at].answers.push_back(answer);
+        true
+    }
+
+    fn serve_task(&mut self, at: usize, run: RunId) {
+        let task = self.workers[at].task(run).expect("it asked");
+        let state = std::mem::replace(&mut task.state, State::Gone);
+        let State::Asked(doing) = state else {
+            unreachable!("it asked for something")
+        };
+        let home = Some(at);
+        let (doing, answer) = match doing {
+            Doing::Step(live) => self.serve_step(at, live),
+            Doing::Commit(live, op) => {
+                let answer = self.transact(&op, Vec::new(), home);
+                (Doing::Commit(live, op), answer)
+            }
+            Doing::First(live, op, client) => {
+                let answer = self.transact(&op, Vec::new(), home);
+                (Doing::First(live, op, client), answer)
+            }
+            Doing::Park(op) => {
+                let answer = self.transact(&op, Vec::new(), home);
+                (Doing::Park(op), answer)
+            }
+            Doing::GiveBack(op) => {
+                let answer = self.transact(&op, Vec::new(), home);
+                (Doing::GiveBack(op), answer)
+            }
+        };
+        let task = self.workers[at].task(run).expect("it asked");
+        task.state = State::Answered(doing, answer);
+    }
+
+    /// Runs the step's code and commits its round, in one transaction.
+    fn serve_step(&mut self, at: usize, live: Live) -> (Doing, Answer) {
+        let (run, worker, epoch) = (live.run(), self.workers[at].id(), live.epoch());
+        if let Err(refusal) = may_step(self.model.rows(), run, worker, epoch) {
+            self.ops += 1;
+            if matches!(refusal, Refusal::Fenced { .. }) {
+                self.marks.hit(Mark::ZombieFenced);
+            }
+            return (Doing::Step(live), Err(Fault::Refused(refusal)));
+        }
+        site::with(|site| site.written.clear());
+        let (live, worked) = live.step(self.now);
+        let mut written = site::with(|site| std::mem::take(&mut site.written));
+        if !worked.keep {
+            written.clear();
+        }
+        let op = Op::Commit(worked.round);
+        let answer = self.transact(&op, written, Some(at));
+        (Doing::Step(live), answer)
+    }
+
+    /// One thing that a run's task does.
+    pub(crate) fn task_acts(&mut self, at: usize, index: usize) {
+        let task = &mut self.workers[at].tasks[index];
+        match std::mem::replace(&mut task.state, State::Gone) {
+            State::Load(claimed) => self.load(at, index, claimed),
+            State::Drive(live) | State::Wait(live, _) => self.drive(at, index, live),
+            State::Answered(doing, answer) => self.settle(at, index, doing, answer),
+            State::Pause(doing, _) => self.ask(at, index, doing),
+            State::Asked(_) | State::Gone => unreachable!("it cannot go on"),
+        }
+    }
+
+    fn ask(&mut self, at: usize, index: usize, doing: Doing) {
+        let worker = &mut self.workers[at];
+        worker.tasks[index].state = State::Asked(doing);
+        let run = worker.tasks[index].run;
+        worker.outbox.push_back(Ask::Task(run));
+    }
+
+    fn load(&mut self, at: usize, index: usize, claimed: Claimed) {
+        let rows = self.model.journal(claimed.run, claimed.execution);
+        let worker = &self.workers[at];
+        let flow = worker.lanes.iter().position(|lane| *lane == claimed.lane);
+        let flow = &self.flows[flow.expect("it claims what it can run")];
+        let about = About {
+            namespace: NAMESPACE,
+            run: claimed.run,
+            workflow: flow.name.clone(),
+            version: 1,
+            execution: claimed.execution,
+            key: claimed.key.clone(),
+            is_root: claimed.parent.is_none(),
+        };
+        let epoch = claimed.epoch;
+        self.marks.hit(Mark::Replayed);
+        match Live::load(about, &flow.function, &rows, (claimed, &worker.seat)) {
+            Ok(live) => self.workers[at].tasks[index].state = State::Drive(live),
+            Err(failure) => {
+                // Deleted meanwhile: the round that says so is refused, or it is a lost journal.
+                let run = self.workers[at].tasks[index].run;
+                let mut round = Round::new(run, self.workers[at].id(), epoch);
+                round.then = Then::Park(Box::new(failure));
+                self.ask(at, index, Doing::Park(Op::Commit(round)));
+            }
+        }
+    }
+
+    pub(crate) fn born(&self, at: usize, birth: Birth) -> Live {
+        let mut flows = self.flows.iter();
+        let flow = flows
+            .find(|flow| flow.name == birth.workflow)
+            .expect("known");
+        let about = About {
+            namespace: NAMESPACE,
+            run: birth.run,
+            workflow: birth.workflow,
+            version: 1,
+            execution: 1,
+            key: birth.key,
+            is_root: birth.is_root,
+        };
+        Live::born(about, &flow.function, birth.input, &self.workers[at].seat)
+    }
+
+    fn drive(&mut self, at: usize, index: usize, mut live: Live) {
+        let now = self.now;
+        let mut lost = None;
+        for note in std::mem::take(&mut self.workers[at].tasks[index].notes) {
+            match note {
+                Note::Mail(delivery) => live.deliver(delivery),
+                Note::Cancel => live.cancel(now),
+                Note::Lost => lost = lost.or(Some(None)),
+                Note::Claimed(claimed) if live.is_current(&claimed) => {
+                    live.reclaimed(*claimed);
+                    lost = None;
+                }
+                Note::Claimed(claimed) => lost = Some(Some(claimed)),
+            }
+        }
+        match lost {
+            None => {}
+            Some(None) => {
+                self.marks.hit(Mark::LeaseLost);
+                return self.give_back(at, index);
+            }
+            Some(Some(claimed)) => {
+                let run = live.run();
+                self.forget(at, run);
+                return self.adopt(at, *claimed);
+            }
+        }
+        match live.turn(now) {
+            Turn::Commit(round) => {
+                for caused in &round.caused {
+                    if let Caused::Child(_, start) | Caused::Spawn(_, start) = caused {
+                        self.workers[at].expect(start);
+                    }
+                }
+                self.ask(at, index, Doing::Commit(live, Op::Commit(*round)));
+            }
+            Turn::Step => self.ask(at, index, Doing::Step(live)),
+            Turn::Read(call) => {
+                let state = self.model.rows().states.get(&live.run());
+                let value = state.map_or_else(Payload::null, |state| state.value.clone());
+                if self.faults.unavailable && self.random.once_in(8) {
+                    live.read_again(call);
+                } else {
+                    live.state_read(call, value);
+                }
+                self.workers[at].tasks[index].state = State::Drive(live);
+            }
+            Turn::Wait(until) => {
+                self.workers[at].tasks[index].state = State::Wait(live, until);
+            }
+            Turn::Yield => self.workers[at].tasks[index].state = State::Drive(live),
+        }
+    }
+
+    /// The store has answered.
+    fn settle(&mut self, at: usize, index: usize, doing: Doing, answer: Answer) {
+        let run = self.workers[at].tasks[index].run;
+        if let (Err(Fault::Unavailable), false) = (&answer, matches!(doing, Doing::First(..))) {
+            let until = self.now.after(Duration::from_millis(5));
+            self.workers[at].tasks[index].state = State::Pause(doing, until);
+            return;
+        }
+        match (doing, answer) {
+            (Doing::First(live, op, client), answer) => {
+                self.first_settled(at, index, (live, op, client), answer);
+            }
+            (Doing::GiveBack(op), Err(Fault::Unknown)) => {
+                let until = self.now.after(Duration::from_millis(5));
+                self.workers[at].tasks[index].state = State::Pause(Doing::GiveBack(op), until);
+            }
+            (Doing::GiveBack(_), _) => {
+                self.workers[at].claim_at(Timestamp(0));
+                self.forget(at, run);
+            }
+            (Doing::Park(_), _) => self.forget(at, run),
+            (Doing::Commit(live, Op::Commit(round)), Ok(Reply::Committed(committed))) => {
+                self.commit_done((at, index), live, committed, &round);
+            }
+            (Doing::Step(live), Ok(Reply::Committed(committed))) => {
+                let round = Round::new(run, self.workers[at].id(), 0);
+                self.commit_done((at, index), live, committed, &round);
+            }
+            (Doing::Commit(live, _) | Doing::Step(live), Err(fault)) => {
+                self.not_committed(at, index, live, fault);
+            }
+            (Doing::Commit(..) | Doing::Step(_), Ok(_)) => unreachable!("a commit answers as one"),
+        }
+    }
+
+    pub(crate) fn commit_done(
+        &mut self,
+        (at, index): (usize, usize),
+        mut live: Live,
+        mut committed: Committed,
+        round: &Round,
+    ) {
+        let run = live.run();
+        for claimed in std::mem::take(&mut committed.claimed) {
+            self.adopt(at, claimed);
+        }
+        let worker = &mut self.workers[at];
+        if committed.slot_freed {
+            worker.claim_at(Timestamp(0));
+        }
+        match &round.then {
+            Then::Continue | Then::Suspend => {
+                if let Some(timer) = round.timer_at.filter(|_| !committed.kept) {
+                    worker.claim_at(timer);
+                }
+                let kept = live.committed(committed);
+                let claims = |note: &Note| matches!(note, Note::Claimed(_));
+                if kept || worker.tasks[index].notes.iter().any(claims) {
+                    worker.tasks[index].state = State::Drive(live);
+                    return;
+                }
+                worker.tasks.remove(index);
+                worker.claim_at(self.now);
+                worker.keep(live);
+            }
+            Then::ContinueAsNew(..) if committed.kept => {
+                self.marks.hit(Mark::ContinuedAsNew);
+                let (flows, worker) = (self.flows, &mut self.workers[at]);
+                let lane = self.model.rows().run(run).map(|row| row.lane);
+                let flow = worker.lanes.iter().position(|known| Some(*known) == lane);
+                match flow {
+                    Some(flow) => {
+                        let next = live.anew(&flows[flow].function, committed, &worker.seat);
+                        worker.tasks[index].state = State::Drive(next);
+                    }
+                    None => self.forget(at, run),
+                }
+            }
+            Then::Park(_) => {
+                self.marks.hit(Mark::Parked);
+                self.forget(at, run);
+            }
+            Then::End(..) | Then::ContinueAsNew(..) => self.forget(at, run),
+        }
+    }
+
+    /// A round that was not committed.
+    pub(crate) fn not_committed(&mut self, at: usize, index: usize, mut live: Live, fault: Fault) {
+        let run = live.run();
+        match fault {
+            Fault::Refused(Refusal::CancelRequested { .. }) => {
+                live.cancel(self.now);
+                self.workers[at].tasks[index].state = State::Drive(live);
+            }
+            Fault::Refused(Refusal::Fenced { .. } | Refusal::UnknownRun { .. }) => {
+                self.forget(at, run);
+            }
+            Fault::Refused(refusal) => {
+                let round = live.park(World::refused(&refusal));
+                self.ask(at, index, Doing::Park(Op::Commit(*round)));
+            }
+            Fault::Unknown => self.give_back(at, index),
+            Fault::Unavailable => self.forget(at, run),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The workflows of a schedule: real functions over `Cx`. Each returns how many lines it wrote into
+//! the ledger and how many calls services did for it, so that both can be compared in the end.
+
+use std::time::Duration;
+
+use roundel::future::{Either, join, select};
+use roundel::sim::Function;
+use roundel::{Cx, Failure, Retry, Signal, Workflow};
+use roundel_core::Name;
+use serde::{Deserialize, Serialize};
+
+use crate::site;
+
+/// What a workflow is given, and what it has done so far.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) rounds: u32,
+    pub(crate) lines: u32,
+    pub(crate) calls: u32,
+}
+
+/// A signal to one run.
+pub(crate) const GO: Signal<u64> = Signal::named("go");
+/// A signal that goes to one of those who wait.
+pub(crate) const PICK: Signal<u64> = Signal::named("pick").offerable();
+
+const STEPS: Workflow<Tally, Tally> = Workflow::named("steps");
+const CALLS: Workflow<Tally, Tally> = Workflow::named("calls");
+
+/// One workflow: its name, its function.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) name: Name,
+    pub(crate) function: Function,
+}
+
+/// All of them.
+pub(crate) fn all() -> Vec<Flow> {
+    let flow = |name: &'static str, function| Flow {
+        name: Name::constant(name),
+        function,
+    };
+    vec![
+        flow("steps", Function::new(steps)),
+        flow("calls", Function::new(calls)),
+        flow("waits", Function::new(waits)),
+        flow("parent", Function::new(parent)),
+        flow("anew", Function::new(anew)),
+        flow("race", Function::new(race)),
+        flow("state", Function::new(state)),
+    ]
+}
+
+const SHORT: Duration = Duration::from_millis(40);
+const LONG: Duration = Duration::from_millis(900);
+
+async fn line(cx: &Cx, name: &'static str, tally: &mut Tally) -> Result<(), Failure> {
+    let retry = Retry::exponential(8);
+    let wrote = cx
+        .step(name, |_| async { site::write(cx, name) })
+        .retry(retry);
+    tally.lines += wrote.await.map_err(judged)?;
+    site::maybe_panic();
+    Ok(())
+}
+
+async fn called(cx: &Cx, name: &'static str, tally: &mut Tally) -> Result<(), Failure> {
+    let retry = Retry::exponential(8);
+    tally.calls += cx
+        .effect(name, site::call)
+        .retry(retry)
+        .await
+        .map_err(judged)?;
+    Ok(())
+}
+
+/// A service that fails for good is this workflow's failure, not an operator's question.
+fn judged(failure: Failure) -> Failure {
+    Failure::business(failure.message)
+}
+
+async fn steps(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    line(&cx, "one", &mut tally).await?;
+    line(&cx, "two", &mut tally).await?;
+    cx.sleep(SHORT).await;
+    line(&cx, "three", &mut tally).await?;
+    Ok(tally)
+}
+
+async fn calls(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    called(&cx, "ask", &mut tally).await?;
+    line(&cx, "note", &mut tally).await?;
+    let (first, second) = join(
+        cx.effect("left", site::call).retry(Retry::exponential(8)),
+        cx.effect("right", site::call).retry(Retry::exponential(8)),
+    )
+    .await;
+    tally.calls += first.map_err(judged)? + second.map_err(judged)?;
+    line(&cx, "noted", &mut tally).await?;
+    Ok(tally)
+}
+
+async fn waits(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    if cx.wait(GO).within(LONG).await.is_ok() {
+        line(&cx, "went", &mut tally).await?;
+    }
+    if cx.wait(PICK).within(LONG).await.is_ok() {
+        line(&cx, "picked", &mut tally).await?;
+    }
+    cx.wait(GO).await?;
+    line(&cx, "gone", &mut tally).await?;
+    Ok(tally)
+}
+
+async fn parent(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    line(&cx, "before", &mut tally).await?;
+    let none = Tally::default();
+    let (left, right) = join(cx.child(STEPS, &none), cx.child(CALLS, &none)).await;
+    left.map_err(judged)?;
+    right.map_err(judged)?;
+    line(&cx, "after", &mut tally).await?;
+    Ok(tally)
+}
+
+async fn anew(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    let got = cx.wait(GO).within(SHORT).await;
+    line(&cx, "turn", &mut tally).await?;
+    if got.is_ok() {
+        called(&cx, "ask", &mut tally).await?;
+    }
+    if tally.rounds < 2 {
+        tally.rounds += 1;
+        return cx.continue_as_new(&tally).await;
+    }
+    Ok(tally)
+}
+
+async fn race(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    match select(cx.sleep(SHORT), cx.wait(PICK)).await {
+        Either::Left(_) => line(&cx, "late", &mut tally).await?,
+        Either::Right(_) => line(&cx, "picked", &mut tally).await?,
+    }
+    let none = Tally::default();
+    match select(cx.child(CALLS, &none), cx.sleep(SHORT)).await {
+        Either::Left((ended, _)) => drop(ended),
+        Either::Right(_) => line(&cx, "alone", &mut tally).await?,
+    }
+    line(&cx, "last", &mut tally).await?;
+    Ok(tally)
+}
+
+async fn state(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    cx.merge_state(&serde_json::json!({ "at": 1 })).await?;
+    line(&cx, "first", &mut tally).await?;
+    let seen: Option<serde_json::Value> = cx.state().await?;
+    if seen.is_none() {
+        return Err(Failure::business("its own state is lost"));
+    }
+    let (_, wrote) = join(
+        cx.sleep(SHORT),
+        cx.step("both", |_| async { site::write(&cx, "both") }),
+    )
+    .await;
+    tally.lines += wrote.map_err(judged)?;
+    Ok(tally)
+}

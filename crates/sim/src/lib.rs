@@ -1,0 +1,98 @@
+//! The simulator: seeded schedules over the real rules and the real runs in memory, with virtual
+//! time and faults, each held against what was promised.
+//!
+//! Same seed, same schedule: everything that could differ comes from one generator. A schedule is
+//! played on one thread; threads play different seeds and share nothing.
+//!
+//! Absent on purpose: the asynchronous worker. It is mirrored by `worker.rs` and `drive.rs`, so
+//! that every place where it waits is a place where a schedule can crash it.
+
+mod book;
+mod client;
+mod drive;
+mod flows;
+mod marks;
+mod random;
+mod report;
+mod site;
+mod trace;
+mod worker;
+mod world;
+
+pub use marks::{Mark, Marks};
+pub use report::{Report, play_all};
+
+use flows::Flow;
+use trace::Trace;
+use world::World;
+
+/// What came of one schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Played {
+    /// Of which seed.
+    pub seed: u64,
+    /// A fingerprint of what happened.
+    pub hash: u64,
+    /// Requests that reached the store.
+    pub ops: u64,
+    /// Processes that died.
+    pub crashes: u64,
+    /// What should not be.
+    pub violations: Vec<String>,
+    /// What it ran into.
+    pub marks: Marks,
+    /// What happened, if it was asked for.
+    pub trace: Vec<String>,
+}
+
+/// Plays schedules, one after the other.
+#[derive(Debug)]
+pub struct Player {
+    flows: Vec<Flow>,
+}
+
+impl Default for Player {
+    fn default() -> Player {
+        Player {
+            flows: flows::all(),
+        }
+    }
+}
+
+impl Player {
+    /// Plays the schedule of this seed.
+    #[must_use]
+    pub fn play(&self, seed: u64) -> Played {
+        self.played(seed, Trace::silent())
+    }
+
+    /// Plays it and tells what happened.
+    #[must_use]
+    pub fn tell(&self, seed: u64) -> Played {
+        self.played(seed, Trace::told())
+    }
+
+    fn played(&self, seed: u64, trace: Trace) -> Played {
+        let mut world = World::new(seed, &self.flows, trace);
+        world.play();
+        let World {
+            mut book,
+            model,
+            trace,
+            marks,
+            ops,
+            crashes,
+            ..
+        } = world;
+        site::with(|site| book.judge(&model, site));
+        Played {
+            seed,
+            hash: trace.hash(),
+            ops,
+            crashes,
+            violations: book.violations,
+            marks,
+            trace: trace.into_lines(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What schedules ran into, counted: a situation that no seed reaches is not tested.
+
+macro_rules! marks {
+    ($($mark:ident $word:literal),* $(,)?) => {
+        /// A situation that schedules must run into.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mark {
+            $(#[allow(missing_docs)] $mark,)*
+        }
+
+        impl Mark {
+            /// All of them.
+            pub const ALL: &'static [Mark] = &[$(Mark::$mark,)*];
+
+            /// The word that is shown.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Mark::$mark => $word,)*
+                }
+            }
+        }
+    };
+}
+
+marks! {
+    Crashed "crashed",
+    CrashedInCommit "crashed_in_commit",
+    CrashedInRecovery "crashed_in_recovery",
+    Paused "paused",
+    ClockJumped "clock_jumped",
+    HintLost "hint_lost",
+    Unavailable "unavailable",
+    UnknownAborted "unknown_resolved_aborted",
+    UnknownCommitted "unknown_resolved_committed",
+    UnknownLate "unknown_applied_late",
+    LateApplied "late_commit_accepted",
+    ZombieFenced "zombie_fenced",
+    CancelRefused "refused_after_cancel",
+    LeaseLost "lease_lost",
+    Replayed "replayed",
+    FoundInMemory "found_in_memory",
+    BornHere "born_here",
+    FirstRound "first_round_with_start",
+    ClaimedElsewhere "claimed_while_driven",
+    ContinuedAsNew "continued_as_new",
+    Parked "parked",
+    Resumed "resumed",
+    Cancelled "cancelled",
+    Deleted "deleted",
+    SignalDelivered "signal_delivered",
+    SignalQueued "signal_queued",
+    OfferDelivered "offer_delivered",
+    Repeated "repeated_with_the_same_key",
+}
+
+/// How often each was hit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks(Vec<u64>);
+
+impl Marks {
+    pub(crate) fn hit(&mut self, mark: Mark) {
+        if self.0.is_empty() {
+            self.0.resize(Mark::ALL.len(), 0);
+        }
+        self.0[mark as usize] += 1;
+    }
+
+    /// How often this one was hit.
+    #[must_use]
+    pub fn of(&self, mark: Mark) -> u64 {
+        self.0.get(mark as usize).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, other: &Marks) {
+        if self.0.is_empty() {
+            self.0.resize(Mark::ALL.len(), 0);
+        }
+        for (sum, one) in self.0.iter_mut().zip(&other.0) {
+            *sum += one;
+        }
+    }
+}

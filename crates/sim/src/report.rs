@@ -1,0 +1,147 @@
+//! Many schedules, on all cores, and what came of them together.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Instant;
+
+use crate::{Marks, Played, Player};
+
+/// Failed schedules that are kept to be shown.
+const KEPT: usize = 10;
+
+/// What came of many schedules.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How many were played.
+    pub schedules: u64,
+    /// How many broke a promise.
+    pub violations: u64,
+    /// Some of those: the seed, and what should not be.
+    pub failed: Vec<(u64, Vec<String>)>,
+    /// Requests that reached the store, in all.
+    pub ops: u64,
+    /// Processes that died, in all.
+    pub crashes: u64,
+    /// The requests of the schedule in the middle.
+    pub median_ops: u64,
+    /// The deaths of the schedule in the middle.
+    pub median_crashes: u64,
+    /// What they ran into.
+    pub marks: Marks,
+    /// How long it took.
+    pub seconds: f64,
+    /// How many schedules have so many requests, and so many deaths.
+    by_ops: Vec<u64>,
+    by_crashes: Vec<u64>,
+}
+
+impl Report {
+    fn add(&mut self, played: &Played) {
+        self.schedules += 1;
+        self.ops += played.ops;
+        self.crashes += played.crashes;
+        count(&mut self.by_ops, played.ops);
+        count(&mut self.by_crashes, played.crashes);
+        self.marks.add(&played.marks);
+        if !played.violations.is_empty() {
+            self.violations += 1;
+            if self.failed.len() < KEPT {
+                self.failed.push((played.seed, played.violations.clone()));
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &Report) {
+        self.schedules += other.schedules;
+        self.violations += other.violations;
+        self.failed.extend(other.failed.iter().cloned());
+        self.ops += other.ops;
+        self.crashes += other.crashes;
+        self.marks.add(&other.marks);
+        sum(&mut self.by_ops, &other.by_ops);
+        sum(&mut self.by_crashes, &other.by_crashes);
+    }
+}
+
+fn count(histogram: &mut Vec<u64>, value: u64) {
+    let at = usize::try_from(value).unwrap_or(usize::MAX).min(4095);
+    if histogram.len() <= at {
+        histogram.resize(at + 1, 0);
+    }
+    histogram[at] += 1;
+}
+
+fn sum(histogram: &mut Vec<u64>, other: &[u64]) {
+    if histogram.len() < other.len() {
+        histogram.resize(other.len(), 0);
+    }
+    for (sum, one) in histogram.iter_mut().zip(other) {
+        *sum += one;
+    }
+}
+
+fn median(histogram: &[u64]) -> u64 {
+    let all: u64 = histogram.iter().sum();
+    let mut below = 0;
+    let found = histogram.iter().position(|count| {
+        below += count;
+        below * 2 >= all
+    });
+    found.unwrap_or(0) as u64
+}
+
+/// Plays one schedule; a panic of the code under test is a broken promise too.
+pub(crate) fn guarded(player: &Player, seed: u64) -> Played {
+    let played = catch_unwind(AssertUnwindSafe(|| player.play(seed)));
+    played.unwrap_or_else(|panic| Played {
+        seed,
+        hash: 0,
+        ops: 0,
+        crashes: 0,
+        violations: vec![format!("it panicked: {}", said(panic.as_ref()))],
+        marks: Marks::default(),
+        trace: Vec::new(),
+    })
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "something that is not text".into())
+}
+
+/// Plays the schedules of `count` seeds, the first being `first`, on all cores.
+///
+/// # Panics
+/// When a thread cannot be joined.
+#[must_use]
+pub fn play_all(first: u64, count: u64) -> Report {
+    // Panics are part of the schedules; each would be printed otherwise.
+    std::panic::set_hook(Box::new(|_| {}));
+    let begun = Instant::now();
+    let threads = thread::available_parallelism().map_or(2, |threads| threads.get() as u64);
+    let play = |offset: u64| {
+        let player = Player::default();
+        let mut report = Report::default();
+        for seed in (first + offset..first + count).step_by(threads as usize) {
+            report.add(&guarded(&player, seed));
+        }
+        report
+    };
+    let mut all = Report::default();
+    thread::scope(|scope| {
+        let playing: Vec<_> = (0..threads)
+            .map(|offset| scope.spawn(move || play(offset)))
+            .collect();
+        for thread in playing {
+            all.merge(&thread.join().expect("a player catches panics"));
+        }
+    });
+    let _ = std::panic::take_hook();
+    all.failed.sort();
+    all.failed.truncate(KEPT);
+    all.seconds = begun.elapsed().as_secs_f64();
+    all.median_ops = median(&all.by_ops);
+    all.median_crashes = median(&all.by_crashes);
+    all
+}

@@ -1,0 +1,482 @@
+//! A worker, as `crates/roundel/src/worker` has it, without threads: it claims, renews, adopts what
+//! it is given and forgets what it loses; `drive.rs` turns its runs. Where the worker waits, this
+//! one has a state, and the schedule decides when it goes on, or whether it ever does.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use roundel::sim::{Live, Seat};
+use roundel_core::{
+    Claim, Claimed, Delivery, Hint, Lane, LaneId, Lease, Op, Payload, Register, Release, Renew,
+    Reply, RunId, Start, Timestamp, WorkerId,
+};
+
+use crate::drive::{Doing, State};
+use crate::marks::Mark;
+use crate::random::Random;
+use crate::world::{Answer, Fault, GRACE, LEASE, NAMESPACE, SWEEP, World};
+
+/// Runs that a worker drives at once.
+const ROOM: usize = 6;
+/// Waiting runs that it keeps in memory.
+const KEPT: usize = 4;
+
+/// Something a run's task must know.
+#[derive(Debug)]
+pub(crate) enum Note {
+    Mail(Delivery),
+    Cancel,
+    Lost,
+    Claimed(Box<Claimed>),
+}
+
+/// A run that is driven.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) run: RunId,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) leased: bool,
+    pub(crate) state: State,
+}
+
+/// Something on its way to the store.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// What this run's task has in hand.
+    Task(RunId),
+    Claim(Claim),
+    Renew(Renew),
+    Register(Register),
+}
+
+/// A run that was started here and has not begun.
+#[derive(Debug)]
+pub(crate) struct Birth {
+    pub(crate) run: RunId,
+    pub(crate) workflow: roundel_core::Name,
+    pub(crate) input: Payload,
+    pub(crate) key: Option<roundel_core::Name>,
+    pub(crate) is_root: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) seat: Seat,
+    /// In the order of the flows; none until it is registered.
+    pub(crate) lanes: Vec<LaneId>,
+    registering: bool,
+    pub(crate) tasks: Vec<Task>,
+    cache: Vec<Live>,
+    births: Vec<Birth>,
+    pub(crate) outbox: VecDeque<Ask>,
+    pub(crate) answers: VecDeque<Answer>,
+    hints: VecDeque<Hint>,
+    due: Option<Timestamp>,
+    claiming: bool,
+    failed: u32,
+    renew_at: Timestamp,
+    renewing: bool,
+    /// It does nothing until then: it is paused, or down.
+    pub(crate) away_until: Option<Timestamp>,
+}
+
+impl Worker {
+    pub(crate) fn new(random: &mut Random) -> Worker {
+        Worker {
+            seat: Seat::new(WorkerId(random.id()), LEASE, GRACE),
+            lanes: Vec::new(),
+            registering: false,
+            tasks: Vec::new(),
+            cache: Vec::new(),
+            births: Vec::new(),
+            outbox: VecDeque::new(),
+            answers: VecDeque::new(),
+            hints: VecDeque::new(),
+            due: Some(Timestamp(0)),
+            claiming: false,
+            failed: 0,
+            renew_at: Timestamp(0),
+            renewing: false,
+            away_until: None,
+        }
+    }
+
+    pub(crate) fn id(&self) -> WorkerId {
+        self.seat.worker
+    }
+
+    pub(crate) fn wake_up(&mut self, now: Timestamp) {
+        self.away_until = self.away_until.map(|_| now);
+    }
+
+    pub(crate) fn is_away(&self, now: Timestamp) -> bool {
+        self.away_until.is_some_and(|until| until > now)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && !self.claiming
+    }
+
+    pub(crate) fn next_time(&self) -> Option<Timestamp> {
+        if self.away_until.is_some() {
+            return self.away_until;
+        }
+        let tasks = self.tasks.iter().filter_map(|task| task.state.next_time());
+        let renewal = (!self.tasks.is_empty()).then_some(self.renew_at);
+        tasks.chain(self.due).chain(renewal).min()
+    }
+
+    pub(crate) fn claim_at(&mut self, at: Timestamp) {
+        if self.due.is_none_or(|known| at < known) {
+            self.due = Some(at);
+        }
+    }
+
+    pub(crate) fn task(&mut self, run: RunId) -> Option<&mut Task> {
+        self.tasks.iter_mut().find(|task| task.run == run)
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        !self.lanes.is_empty() && self.tasks.len() < ROOM
+    }
+
+    /// This run is about to be started, and may be claimed here.
+    pub(crate) fn expect(&mut self, start: &Start) {
+        if start.at.is_none() && start.claimant.is_none() && self.births.len() < KEPT {
+            self.births.push(Birth {
+                run: start.run,
+                workflow: start.workflow.clone(),
+                input: start.input.clone(),
+                key: start.key.clone(),
+                is_root: start.parent.is_none(),
+            });
+        }
+    }
+
+    pub(crate) fn birth(&mut self, run: RunId) -> Option<Birth> {
+        let at = self.births.iter().position(|birth| birth.run == run)?;
+        Some(self.births.remove(at))
+    }
+
+    /// Keeps a run that waits, in the place of the oldest if there is no other.
+    pub(crate) fn keep(&mut self, live: Live) {
+        if self.cache.len() == KEPT {
+            drop(self.cache.remove(0));
+        }
+        self.cache.push(live);
+    }
+
+    fn cached(&mut self, run: RunId) -> Option<Live> {
+        let at = self.cache.iter().position(|live| live.run() == run)?;
+        Some(self.cache.remove(at))
+    }
+
+    fn hint(&mut self, hint: Hint) {
+        match hint {
+            Hint::Ready(lane, at) if self.lanes.contains(&lane) => self.claim_at(at),
+            Hint::Mail(run, owner, delivery) if owner == self.id() => {
+                if let Some(task) = self.task(run) {
+                    task.notes.push(Note::Mail(delivery));
+                }
+            }
+            Hint::Cancel(run, owner) if owner == self.id() => {
+                if let Some(task) = self.task(run) {
+                    task.notes.push(Note::Cancel);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World<'_> {
+    /// Tells the process where it was committed, and lets the others see that something was.
+    pub(crate) fn tell(&mut self, hints: &[Hint], home: Option<usize>) {
+        for at in 0..self.workers.len() {
+            if self.faults.lost_hints && self.random.once_in(4) {
+                self.marks.hit(Mark::HintLost);
+                continue;
+            }
+            let (late, twice) = match self.faults.late_hints {
+                true => (self.random.once_in(2), self.random.once_in(8)),
+                false => (false, false),
+            };
+            let worker = &mut self.workers[at];
+            if home != Some(at) {
+                worker.claim_at(Timestamp(0));
+                worker.renew_at = Timestamp(0);
+                continue;
+            }
+            for hint in hints {
+                if matches!(hint, Hint::AtRest(..)) {
+                    continue;
+                }
+                if late {
+                    worker.hints.push_back(hint.clone());
+                } else {
+                    worker.hint(hint.clone());
+                }
+                if twice {
+                    worker.hints.push_back(hint.clone());
+                }
+            }
+        }
+    }
+
+    /// The process dies: what was in memory is gone, what was committed stays.
+    pub(crate) fn crash(&mut self, at: usize) {
+        self.crashes += 1;
+        self.marks.hit(Mark::Crashed);
+        let dead = std::mem::replace(&mut self.workers[at], Worker::new(&mut self.random));
+        self.trace
+            .say(self.now, || format!("crash of {}", dead.id()));
+        let down = Duration::from_millis(self.random.next() % 300);
+        self.workers[at].away_until = Some(self.now.after(down));
+        let mut tasks = dead.tasks;
+        for ask in dead.outbox {
+            let op = match ask {
+                Ask::Task(run) => {
+                    let task = tasks.iter_mut().find(|task| task.run == run);
+                    task.and_then(|task| task.state.take_op())
+                }
+                Ask::Claim(claim) => Some(Op::Claim(claim)),
+                Ask::Renew(renew) => Some(Op::Renew(renew)),
+                Ask::Register(_) => None,
+            };
+            if let Some(op) = op {
+                self.marks.hit(Mark::CrashedInCommit);
+                self.leave_behind(op);
+            }
+        }
+        let loading = |task: &Task| matches!(task.state, State::Load(_));
+        if tasks.iter().any(loading) {
+            self.marks.hit(Mark::CrashedInRecovery);
+        }
+        self.clients_of(at);
+    }
+
+    /// The process stands still, and wakes when its leases have ended.
+    pub(crate) fn pause(&mut self, at: usize) {
+        if self.workers[at].is_away(self.now) {
+            return;
+        }
+        self.marks.hit(Mark::Paused);
+        let id = self.workers[at].id();
+        self.trace.say(self.now, || format!("pause of {id}"));
+        let span = Duration::from_millis(self.random.next() % 2000);
+        self.workers[at].away_until = Some(self.now.after(span));
+    }
+
+    /// One thing that a worker does. Returns whether there was one.
+    pub(crate) fn worker_acts(&mut self, at: usize) -> bool {
+        if self.workers[at].is_away(self.now) {
+            return false;
+        }
+        let now = self.now;
+        let worker = &mut self.workers[at];
+        worker.away_until = None;
+        if worker.lanes.is_empty() {
+            return self.register(at);
+        }
+        if !worker.hints.is_empty() && self.random.once_in(3) {
+            let hint = worker.hints.pop_front().expect("not empty");
+            worker.hint(hint);
+            return true;
+        }
+        if let Some(answer) = worker.answers.pop_front() {
+            self.answered(at, answer);
+            return true;
+        }
+        let first = self.random.below(worker.tasks.len().max(1));
+        let count = worker.tasks.len();
+        let ready = (0..count)
+            .map(|offset| (first + offset) % count)
+            .find(|index| worker.tasks[*index].can_go_on(now));
+        if worker.renew_at <= now && !worker.renewing && self.renew(at) {
+            return true;
+        }
+        if let Some(index) = ready
+            && !self.random.once_in(8)
+        {
+            self.task_acts(at, index);
+            return true;
+        }
+        self.claim(at)
+    }
+
+    fn register(&mut self, at: usize) -> bool {
+        let worker = &mut self.workers[at];
+        if let Some(answer) = worker.answers.pop_front() {
+            worker.registering = false;
+            if let Ok(Reply::Registered(lanes)) = answer {
+                worker.lanes = lanes;
+            }
+            return true;
+        }
+        if worker.registering {
+            return false;
+        }
+        worker.registering = true;
+        let lane = |flow: &crate::flows::Flow| Lane {
+            namespace: NAMESPACE,
+            workflow: flow.name.clone(),
+            version: 1,
+        };
+        let register = Register {
+            worker: worker.id(),
+            name: String::new(),
+            lanes: self.flows.iter().map(lane).collect(),
+        };
+        worker.outbox.push_back(Ask::Register(register));
+        true
+    }
+
+    fn claim(&mut self, at: usize) -> bool {
+        let now = self.now;
+        let worker = &mut self.workers[at];
+        let due = worker.due.is_some_and(|due| due <= now);
+        if worker.claiming || !due || worker.tasks.len() >= ROOM {
+            return false;
+        }
+        // A sweep makes up for hints that were lost.
+        worker.due = Some(now.after(SWEEP));
+        worker.claiming = true;
+        worker.outbox.push_back(Ask::Claim(Claim {
+            worker: worker.id(),
+            lanes: worker.lanes.clone(),
+            limit: ROOM - worker.tasks.len(),
+            lease: LEASE,
+        }));
+        true
+    }
+
+    fn renew(&mut self, at: usize) -> bool {
+        let worker = &mut self.workers[at];
+        worker.renew_at = self.now.after(LEASE / 3);
+        let leased = worker.tasks.iter().filter(|task| task.leased);
+        let runs: Vec<RunId> = leased.map(|task| task.run).collect();
+        if runs.is_empty() {
+            return false;
+        }
+        worker.renewing = true;
+        worker.outbox.push_back(Ask::Renew(Renew {
+            worker: worker.id(),
+            runs,
+            lease: LEASE,
+        }));
+        true
+    }
+
+    /// A claim or a renewal was answered.
+    fn answered(&mut self, at: usize, answer: Answer) {
+        let now = self.now;
+        let worker = &mut self.workers[at];
+        match answer {
+            Ok(Reply::Claimed { runs, next }) => {
+                worker.claiming = false;
+                worker.failed = 0;
+                if let Some(next) = next {
+                    worker.claim_at(next);
+                }
+                for claimed in runs {
+                    self.adopt(at, claimed);
+                }
+            }
+            Ok(Reply::Renewed(renewed)) => {
+                worker.renewing = false;
+                for one in renewed {
+                    let Some(task) = worker.task(one.run) else {
+                        continue;
+                    };
+                    match one.lease {
+                        Lease::Kept { cancel, inbox } => {
+                            task.notes.extend(cancel.then_some(Note::Cancel));
+                            task.notes.extend(inbox.into_iter().map(Note::Mail));
+                        }
+                        Lease::Lost => task.notes.push(Note::Lost),
+                    }
+                }
+            }
+            Ok(_) => unreachable!("claims and renewals answer as such"),
+            Err(Fault::Refused(refusal)) => {
+                self.book
+                    .complain(&format!("a worker was refused: {refusal}"));
+            }
+            Err(_) => {
+                // Which of the two it was does not matter: both are tried again.
+                worker.renewing = false;
+                worker.claiming = false;
+                worker.failed = (worker.failed + 1).min(6);
+                let pause = Duration::from_millis(5 << worker.failed);
+                worker.claim_at(now.after(pause));
+            }
+        }
+    }
+
+    /// Takes over a run that an operation of this process leased to it.
+    pub(crate) fn adopt(&mut self, at: usize, claimed: Claimed) {
+        let worker = &mut self.workers[at];
+        if let Some(task) = worker.task(claimed.run) {
+            self.marks.hit(Mark::ClaimedElsewhere);
+            task.notes.push(Note::Claimed(Box::new(claimed)));
+            return;
+        }
+        let run = claimed.run;
+        let cached = worker.cached(run).filter(|live| live.is_current(&claimed));
+        let begun = claimed.head > 1 || claimed.execution > 1;
+        let state = if let Some(mut live) = cached {
+            self.marks.hit(Mark::FoundInMemory);
+            live.reclaimed(claimed);
+            State::Drive(live)
+        } else if let Some(birth) = worker
+            .birth(run)
+            .filter(|_| !begun && claimed.cancel == roundel_core::CancelMark::None)
+        {
+            self.marks.hit(Mark::BornHere);
+            let mut live = self.born(at, birth);
+            live.reclaimed(claimed);
+            State::Drive(live)
+        } else {
+            State::Load(claimed)
+        };
+        self.workers[at].tasks.push(Task {
+            run,
+            notes: Vec::new(),
+            leased: true,
+            state,
+        });
+    }
+
+    /// The run is no longer driven here. If it was claimed meanwhile, it is again.
+    pub(crate) fn forget(&mut self, at: usize, run: RunId) {
+        let worker = &mut self.workers[at];
+        let index = worker.tasks.iter().position(|task| task.run == run);
+        let Some(index) = index else { return };
+        let mut notes = worker.tasks.remove(index).notes;
+        worker.claim_at(self.now);
+        let claims = |note: &Note| matches!(note, Note::Claimed(_));
+        let Some(last) = notes.iter().rposition(claims) else {
+            return;
+        };
+        let later = notes.split_off(last + 1);
+        if let Some(Note::Claimed(claimed)) = notes.pop() {
+            self.adopt(at, *claimed);
+        }
+        if let Some(task) = self.workers[at].task(run) {
+            task.notes.extend(later);
+        }
+    }
+
+    /// Gives a lease back, if there is one, so that the run goes on from its journal at once.
+    pub(crate) fn give_back(&mut self, at: usize, index: usize) {
+        let worker = &mut self.workers[at];
+        let run = worker.tasks[index].run;
+        let release = Op::Release(Release {
+            worker: worker.id(),
+            runs: vec![run],
+            leave: false,
+        });
+        worker.tasks[index].state = State::Asked(Doing::GiveBack(release));
+        worker.outbox.push_back(Ask::Task(run));
+    }
+}

@@ -1,0 +1,330 @@
+//! One schedule: everything that is in it, and what happens next.
+//!
+//! A tick lets one actor do one thing: a worker turns a run or takes an answer, the store takes
+//! one request, a client asks, a service answers, a fault strikes. Chance picks, so every order
+//! that the real thing can have is one that some seed has.
+
+use std::time::Duration;
+
+use roundel_core::{Failure, Name, Op, Payload, Refusal, Reply, RunId, Timestamp};
+use roundel_store::Model;
+
+use crate::client::Client;
+use crate::flows::Flow;
+use crate::marks::{Mark, Marks};
+use crate::random::Random;
+use crate::site::{self, Line};
+use crate::trace::Trace;
+use crate::worker::Worker;
+
+pub(crate) const NAMESPACE: Name = Name::constant("default");
+pub(crate) const LEASE: Duration = Duration::from_millis(600);
+pub(crate) const GRACE: Duration = Duration::from_millis(50);
+/// Sweeps, which make up for lost hints, are this far apart.
+pub(crate) const SWEEP: Duration = Duration::from_millis(500);
+/// Ticks until the faults end.
+const TICKS: usize = 450;
+/// Ticks after which a schedule that has not come to rest never will.
+const DRAIN: usize = 20_000;
+
+/// Which faults a schedule has: a random subset, so that rare pairs meet undisturbed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) crashes: bool,
+    pub(crate) pauses: bool,
+    pub(crate) clock_jumps: bool,
+    pub(crate) lost_hints: bool,
+    pub(crate) late_hints: bool,
+    pub(crate) unavailable: bool,
+    pub(crate) unknown: bool,
+    pub(crate) late_commits: bool,
+    pub(crate) operators: bool,
+}
+
+/// What the store says, if it says anything.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    Refused(Refusal),
+    Unavailable,
+    Unknown,
+}
+
+pub(crate) type Answer = Result<Reply, Fault>;
+
+/// A request whose sender does not know what became of it, and that is not applied yet.
+struct Late {
+    op: Op,
+    written: Vec<Line>,
+}
+
+pub(crate) struct World<'a> {
+    pub(crate) flows: &'a [Flow],
+    pub(crate) random: Random,
+    pub(crate) now: Timestamp,
+    pub(crate) model: Model,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) faults: Faults,
+    pub(crate) trace: Trace,
+    pub(crate) marks: Marks,
+    pub(crate) book: crate::book::Book,
+    late: Vec<Late>,
+    idle: usize,
+    pub(crate) ops: u64,
+    pub(crate) crashes: u64,
+    pub(crate) draining: bool,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(seed: u64, flows: &'a [Flow], trace: Trace) -> World<'a> {
+        let mut random = Random::new(seed);
+        let bits = random.next();
+        let on = |bit: u32| bits >> bit & 1 == 1;
+        let faults = Faults {
+            // Nearly all schedules have crashes: they are what this is about.
+            crashes: on(0) || on(1) || on(2),
+            pauses: on(3),
+            clock_jumps: on(4) && on(5),
+            lost_hints: on(6),
+            late_hints: on(7),
+            unavailable: on(8),
+            unknown: on(9),
+            late_commits: on(10),
+            operators: on(11),
+        };
+        roundel::sim::seed(random.next());
+        let site_seed = random.next();
+        site::with(|site| {
+            site.reset(site_seed);
+            site.steps_fail = on(12);
+            site.services_fail = on(13);
+            site.code_panics = on(14) && on(15);
+        });
+        let workers = 2 + random.below(2);
+        let clients = 1 + random.below(3);
+        World {
+            flows,
+            now: Timestamp(1_000_000_000),
+            model: Model::default(),
+            workers: (0..workers).map(|_| Worker::new(&mut random)).collect(),
+            clients: (0..clients).map(|_| Client::new(&mut random)).collect(),
+            random,
+            faults,
+            trace,
+            marks: Marks::default(),
+            book: crate::book::Book::default(),
+            late: Vec::new(),
+            idle: 0,
+            ops: 0,
+            crashes: 0,
+            draining: false,
+        }
+    }
+
+    /// Plays it to its end: with faults, then without until all is at rest.
+    pub(crate) fn play(&mut self) {
+        for _ in 0..TICKS {
+            self.tick();
+        }
+        self.end_faults();
+        for tick in 0..DRAIN {
+            self.tick();
+            if tick % 16 == 0 && self.is_at_rest() && !self.resume_parked() {
+                return;
+            }
+        }
+        self.book.complain("it does not come to rest");
+    }
+
+    fn end_faults(&mut self) {
+        self.trace.say(self.now, || "faults end".into());
+        self.faults = Faults::default();
+        self.draining = true;
+        site::with(|site| {
+            site.steps_fail = false;
+            site.services_fail = false;
+            site.code_panics = false;
+        });
+        while !self.late.is_empty() {
+            self.apply_late();
+        }
+        for worker in &mut self.workers {
+            worker.wake_up(self.now);
+        }
+    }
+
+    fn tick(&mut self) {
+        self.now = self
+            .now
+            .after(Duration::from_micros(self.random.next() % 1500));
+        let actors = self.workers.len() * 3 + self.clients.len() * 2 + 2;
+        let picked = self.random.below(actors);
+        let workers = self.workers.len();
+        let did = if picked < workers * 2 {
+            self.worker_acts(picked % workers)
+        } else if picked < workers * 3 {
+            self.store_serves(picked % workers)
+        } else if picked < actors - 2 {
+            let client = (picked - workers * 3) / 2;
+            self.client_acts(client)
+        } else if picked == actors - 2 {
+            self.service_answers()
+        } else {
+            self.chance_strikes()
+        };
+        self.idle = if did { 0 } else { self.idle + 1 };
+        if self.idle > actors * 2 {
+            self.jump_ahead();
+        }
+    }
+
+    fn service_answers(&mut self) -> bool {
+        if !site::with(|site| site.waits_for_answer()) {
+            return false;
+        }
+        let waker = site::with(site::Site::answer_one);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    /// Nobody has anything to do: on to the next time at which somebody has.
+    fn jump_ahead(&mut self) {
+        self.idle = 0;
+        let workers = self.workers.iter().filter_map(Worker::next_time);
+        let clients = self.clients.iter().filter_map(Client::next_time);
+        if let Some(next) = workers.chain(clients).min() {
+            self.now = self.now.max(next);
+        }
+    }
+
+    fn chance_strikes(&mut self) -> bool {
+        if self.faults.late_commits && !self.late.is_empty() && self.random.once_in(2) {
+            self.apply_late();
+            return true;
+        }
+        if self.random.once_in(8) {
+            let span = Duration::from_millis(self.random.next() % 400);
+            self.now = self.now.after(span);
+        }
+        let worker = self.random.below(self.workers.len());
+        if self.faults.crashes && self.random.once_in(12) {
+            self.crash(worker);
+        }
+        if self.faults.pauses && self.random.once_in(12) {
+            self.pause(worker);
+        }
+        if self.faults.clock_jumps && self.random.once_in(20) {
+            self.marks.hit(Mark::ClockJumped);
+            self.now = self.now.after(Duration::from_secs(3600));
+        }
+        false
+    }
+
+    /// Decides an operation, unless a fault strikes; tells whoever listens in that process.
+    pub(crate) fn transact(&mut self, op: &Op, written: Vec<Line>, home: Option<usize>) -> Answer {
+        self.ops += 1;
+        if self.faults.unavailable && self.random.once_in(16) {
+            self.marks.hit(Mark::Unavailable);
+            return Err(Fault::Unavailable);
+        }
+        if self.faults.unknown && self.random.once_in(20) {
+            let kind = self.random.below(3);
+            if kind == 0 {
+                self.marks.hit(Mark::UnknownAborted);
+            } else if kind == 1 && self.faults.late_commits {
+                self.marks.hit(Mark::UnknownLate);
+                self.late.push(Late {
+                    op: op.clone(),
+                    written,
+                });
+            } else {
+                self.marks.hit(Mark::UnknownCommitted);
+                let _ = self.apply(op, written);
+                self.model.take_hints();
+            }
+            return Err(Fault::Unknown);
+        }
+        let answer = self.apply(op, written);
+        let hints = self.model.take_hints();
+        let changed = match &answer {
+            Ok(Reply::Claimed { runs, .. }) => !runs.is_empty(),
+            Ok(Reply::Renewed(_) | Reply::Registered(_)) | Err(_) => false,
+            Ok(_) => true,
+        };
+        if changed || !hints.is_empty() {
+            self.tell(&hints, home);
+        }
+        answer.map_err(Fault::Refused)
+    }
+
+    fn apply(&mut self, op: &Op, written: Vec<Line>) -> Result<Reply, Refusal> {
+        let noted = self.book.before(op, self.model.rows());
+        let answer = self.model.decide(op, self.now);
+        self.trace.op(self.now, op, &answer);
+        match &answer {
+            Ok(reply) => {
+                if !written.is_empty() {
+                    self.book.step(op);
+                    site::with(|site| site.commit(written));
+                }
+                self.book.after(noted, reply);
+            }
+            Err(Refusal::Fenced { .. }) => self.marks.hit(Mark::ZombieFenced),
+            Err(Refusal::CancelRequested { .. }) => self.marks.hit(Mark::CancelRefused),
+            Err(Refusal::Inconsistent { run, what }) => {
+                let what = format!("{what} ({run})");
+                self.book.complain(&what);
+            }
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// A commit whose outcome was unknown comes through after all.
+    fn apply_late(&mut self) {
+        let at = self.random.below(self.late.len());
+        let Late { op, written } = self.late.swap_remove(at);
+        let applied = self.apply(&op, written).is_ok();
+        if applied {
+            self.marks.hit(Mark::LateApplied);
+        }
+        self.model.take_hints();
+    }
+
+    /// An operation of a process that has died meanwhile may still reach the store.
+    pub(crate) fn leave_behind(&mut self, op: Op) {
+        if self.faults.late_commits {
+            let written = Vec::new();
+            self.late.push(Late { op, written });
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.clients.iter().all(Client::is_done)
+            && self.workers.iter().all(Worker::is_idle)
+            && self.model.rows().runs().all(|row| row.ready_at.is_none())
+    }
+
+    /// Lets parked runs go on. Returns whether there were any that had not been let too often.
+    fn resume_parked(&mut self) -> bool {
+        let parked: Vec<RunId> = self.book.may_resume(self.model.rows());
+        for run in &parked {
+            let resume = Op::Resume(roundel_core::Resume {
+                namespace: NAMESPACE,
+                target: roundel_core::Target::Run(*run),
+            });
+            let _ = self.transact(&resume, Vec::new(), Some(0));
+        }
+        !parked.is_empty()
+    }
+
+    pub(crate) fn payload<T: serde::Serialize>(value: &T) -> Payload {
+        Payload::encode(value).expect("a small value has a JSON form")
+    }
+
+    pub(crate) fn refused(refusal: &Refusal) -> Failure {
+        Failure::permanent(refusal).with_code("refused")
+    }
+}

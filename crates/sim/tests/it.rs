@@ -1,0 +1,30 @@
+//! The simulator itself: that it repeats, and that its schedules are worth something.
+
+use roundel_sim::{Player, play_all};
+
+#[test]
+fn the_same_seed_gives_the_same_schedule() {
+    let player = Player::default();
+    for seed in 0..40 {
+        let (first, again) = (player.play(seed), Player::default().play(seed));
+        assert_eq!(first, again, "seed {seed}");
+    }
+}
+
+#[test]
+fn another_seed_gives_another_schedule() {
+    let player = Player::default();
+    assert_ne!(player.play(1).hash, player.play(2).hash);
+}
+
+#[test]
+fn schedules_keep_every_promise() {
+    let report = play_all(1_000_000, 600);
+    assert!(report.failed.is_empty(), "{:#?}", report.failed);
+    assert!(report.median_ops >= 100, "{} ops", report.median_ops);
+    assert!(
+        report.median_crashes >= 1,
+        "{} crashes",
+        report.median_crashes
+    );
+}

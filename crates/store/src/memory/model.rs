@@ -1,0 +1,63 @@
+//! The rows alone, one operation at a time: what the simulator decides over. No locks, no clock, no
+//! transaction for user code; whoever drives it says what is committed and when.
+
+use roundel_core::check::{self, OfferRecord, Violation};
+use roundel_core::{JournalRow, Op, Refusal, Reply, Rows, RunId, Timestamp};
+
+use super::state::Tables;
+use crate::Error;
+
+/// All rows, driven by hand.
+#[derive(Clone, Default)]
+pub struct Model {
+    tables: Tables,
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model").finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// Decides one operation and keeps what changed, as one commit.
+    ///
+    /// # Errors
+    /// When it is refused; then nothing has changed.
+    pub fn decide(&mut self, op: &Op, now: Timestamp) -> Result<Reply, Refusal> {
+        self.tables.decide(op, now).map_err(|error| match error {
+            Error::Refused(refusal) => refusal,
+            _ => unreachable!("rows in memory are always there"),
+        })
+    }
+
+    /// All rows but journals and labels.
+    #[must_use]
+    pub fn rows(&self) -> &Rows {
+        &self.tables.rows
+    }
+
+    /// The hints of what was committed since the last time.
+    pub fn take_hints(&mut self) -> Vec<roundel_core::Hint> {
+        self.tables.rows.take_hints()
+    }
+
+    /// The journal of one execution, in order.
+    #[must_use]
+    pub fn journal(&self, run: RunId, execution: u32) -> Vec<JournalRow> {
+        let rows = &self.tables.journal;
+        let rows = rows.range((run, execution, 0)..=(run, execution, u64::MAX));
+        rows.map(|(_, row)| row.clone()).collect()
+    }
+
+    /// Everything that should not be, in any row.
+    pub fn check(&self, out: &mut Vec<Violation>) {
+        for (run, record) in self.tables.records(None, usize::MAX).items {
+            check::run(run, &record, out);
+        }
+        for (id, row) in self.tables.rows.offers.iter() {
+            let record = OfferRecord::gather(&self.tables.rows, id, row);
+            check::offer(&record, out);
+        }
+    }
+}
