@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{Boxed, Client, Handle, Inner};
 use crate::cx::encode;
-use crate::worker::Worker;
+use crate::worker::{Port, Worker};
 use crate::{Error, Signal};
 
 /// A start, to be awaited.
@@ -139,9 +139,9 @@ impl<O: Send + 'static> IntoFuture for StartRun<O> {
 
 impl Inner {
     async fn start(&self, start: Start) -> Result<Started, Error> {
-        if let Some((worker, lane)) = self.local(&start) {
+        if let Some((worker, lane, port)) = self.local(&start) {
             let (sender, receiver) = oneshot::channel();
-            worker.start_here(start, lane, sender);
+            worker.start_here(start, (lane, port), sender);
             return Ok(self.in_time(receiver).await??);
         }
         if let Some(worker) = &self.worker {
@@ -153,10 +153,10 @@ impl Inner {
         }
     }
 
-    /// Can the run begin in this process, at once?
-    fn local(&self, start: &Start) -> Option<(&Arc<Worker>, Lane)> {
+    /// A place in this process, if the run can begin here at once.
+    fn local(&self, start: &Start) -> Option<(&Arc<Worker>, Lane, Arc<Port>)> {
         let worker = self.worker.as_ref()?;
-        if start.at.is_some() || start.priority != 0 || !worker.has_room() {
+        if start.at.is_some() || start.priority != 0 {
             return None;
         }
         let version = match start.version {
@@ -171,6 +171,7 @@ impl Inner {
         let known = worker
             .handlers
             .contains_key(&(lane.workflow.clone(), version));
-        known.then_some((worker, lane))
+        let port = known.then(|| worker.take_place(start.run))?;
+        Some((worker, lane, port?))
     }
 }

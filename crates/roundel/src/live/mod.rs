@@ -168,7 +168,9 @@ impl LiveRun {
 
     /// Is this what was claimed, so that nothing need be replayed?
     pub(crate) fn is_current(&self, claimed: &Claimed) -> bool {
-        self.head == claimed.head && self.shared.info.execution == claimed.execution
+        self.head == claimed.head
+            && self.shared.info.execution == claimed.execution
+            && self.epoch <= claimed.epoch
     }
 
     /// It has been claimed for this worker again.

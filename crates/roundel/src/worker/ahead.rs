@@ -2,17 +2,16 @@
 //! take them; their first rounds follow it, and are committed with it.
 //!
 //! Nothing rests on the guess: a round of a run that was not claimed is refused by its fence, and
-//! the run is claimed and read like any other. An earlier claim that is on its way may take the
-//! run as well; claims are answered in the order in which they were made, so that is known by the
-//! time that the later one is.
+//! the run is claimed and read like any other. Until the round is answered, whatever comes for the
+//! run waits at its port: a lease from this claim, from an earlier one, or from a signal that was
+//! faster than the answers, and mail. Who is told of no lease may have one all the same, if the
+//! answer to the claim was lost; the answer to the round says so.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use roundel_core::{Claim, Claimed, Op, Reply, Round, RunId, Timestamp};
+use roundel_core::{Claim, Op, Refusal, Reply, Round, RunId, Timestamp};
 use roundel_store::{Answered, Ask, Error};
-use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use super::births::Birth;
@@ -20,7 +19,7 @@ use super::drive::After;
 use super::{Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{LiveRun, Turn};
-use crate::post::{Asked, Post};
+use crate::post::Post;
 
 /// How long claims wait for code that runs ahead of them.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -30,6 +29,14 @@ pub(super) struct Landed {
     pub(super) empty: bool,
     /// When there is more.
     pub(super) next: Option<Timestamp>,
+}
+
+/// What was heard of a claim.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Answer,
+    /// It may have leased something all the same.
+    Nothing,
 }
 
 /// A claim on its way, with what follows it.
@@ -50,7 +57,7 @@ struct Ahead {
 
 impl Worker {
     /// Sends a claim, and behind it the first rounds of runs that it is likely to take.
-    pub(super) fn send_claim(&self, claim: Claim) -> Flight {
+    pub(super) fn send_claim(self: &Arc<Self>, claim: Claim) -> Flight {
         let (runs, rounds): (Vec<_>, Vec<_>) = self.make_ahead(claim.limit).into_iter().unzip();
         let rounds = rounds.into_iter().map(|round| Ask::Op(Op::Commit(*round)));
         let asks = std::iter::once(Ask::Op(Op::Claim(claim))).chain(rounds);
@@ -65,53 +72,43 @@ impl Worker {
     /// Takes over what a claim brought. Returns when there is more.
     pub(super) async fn land(self: &Arc<Self>, flight: Flight) -> Result<Landed, Error> {
         let reply = Post::answer(flight.answer).await;
-        let (mut runs, next) = match reply {
+        let (runs, next) = match reply {
             Ok((Reply::Claimed { runs, next }, _)) => (runs, next),
             Ok(_) => unreachable!("a claim answers with runs"),
             Err((error, _)) => {
+                let heard = match error {
+                    Error::Unknown(_) => Heard::Nothing,
+                    _ => Heard::Answer,
+                };
                 for ahead in flight.ahead {
-                    let earlier = self.births().no_more_ahead(ahead.live.run());
-                    if let Some(lease) = earlier {
-                        self.settle(ahead, lease);
-                    }
+                    tokio::spawn(self.clone().follow(ahead, heard));
                 }
                 return Err(error);
             }
         };
         let empty = runs.is_empty();
-        let mut own: FxHashMap<RunId, Claimed> = FxHashMap::default();
-        if !flight.ahead.is_empty() {
-            own = runs
-                .drain(..)
-                .map(|claimed| (claimed.run, claimed))
-                .collect();
+        for claimed in runs {
+            self.adopt(claimed);
         }
         for ahead in flight.ahead {
-            let run = ahead.live.run();
-            let earlier = self.births().no_more_ahead(run);
-            let lease = own.remove(&run).or(earlier);
-            if let Some(lease) = lease {
-                self.settle(ahead, lease);
-            }
-        }
-        for claimed in runs.into_iter().chain(own.into_values()) {
-            let claimed = self.births().leave_to_later(claimed);
-            claimed.into_iter().for_each(|claimed| self.adopt(claimed));
+            tokio::spawn(self.clone().follow(ahead, Heard::Answer));
         }
         Ok(Landed { empty, next })
     }
 
     /// Brings those that have waited longest to their first calls.
-    fn make_ahead(&self, limit: usize) -> Vec<(Begun, Box<Round>)> {
+    fn make_ahead(self: &Arc<Self>, limit: usize) -> Vec<(Begun, Box<Round>)> {
         let until = Instant::now() + PATIENCE;
         let mut ahead = Vec::new();
-        while ahead.len() < limit && Instant::now() < until {
-            let Some((run, birth)) = self.births().take_oldest() else {
+        let mut in_time = true;
+        while in_time && ahead.len() < limit {
+            let Some((run, birth, port)) = self.births().take_oldest() else {
                 break;
             };
-            let port = Port::new(Arc::default());
             let Some(mut live) = self.born(run, birth, &port) else {
-                self.births().no_more_ahead(run);
+                if self.no_more_ahead(run, &port, false) {
+                    self.forget(run);
+                }
                 continue;
             };
             match live.turn(self.store().now()) {
@@ -120,17 +117,31 @@ impl Worker {
                     if let Turn::Read(call) = turn {
                         live.read_again(call);
                     }
-                    // It is claimed as it is.
-                    self.births().no_more_ahead(run);
-                    let displaced = self.cache().put(live);
-                    drop(displaced);
+                    self.keep_begun(live, port);
                 }
             }
+            in_time = Instant::now() < until;
         }
         ahead
     }
 
-    fn born(&self, run: RunId, birth: Birth, port: &Port) -> Option<Box<LiveRun>> {
+    /// It has begun, and has no round yet: it is claimed as it is, unless it was already.
+    fn keep_begun(self: &Arc<Self>, live: Box<LiveRun>, port: Arc<Port>) {
+        let ports = self.ports();
+        self.births().no_more_ahead(live.run());
+        let displaced = match ports.get(&live.run()) {
+            None => self.cache().put(live),
+            Some(known) if Arc::ptr_eq(known, &port) => {
+                drop(tokio::spawn(self.clone().drive(live, port)));
+                None
+            }
+            Some(_) => Some(live),
+        };
+        drop(ports);
+        drop(displaced);
+    }
+
+    pub(super) fn born(&self, run: RunId, birth: Birth, port: &Port) -> Option<Box<LiveRun>> {
         let version = birth.version.or_else(|| self.latest(&birth.workflow))?;
         let handler = self.handlers.get(&(birth.workflow.clone(), version))?;
         let info = RunInfo {
@@ -146,40 +157,72 @@ impl Worker {
         Some(Box::new(LiveRun::new(info, handler, birth.input, driver)))
     }
 
-    /// The run is leased, and its first round is on its way; unless it was leased before, so that
-    /// the round's fence does not fit.
-    fn settle(self: &Arc<Self>, ahead: Ahead, lease: Claimed) {
+    /// Is the run leased, as far as is known here?
+    fn is_entered(&self, run: RunId, port: &Arc<Port>) -> bool {
+        let ports = self.ports();
+        ports
+            .get(&run)
+            .is_some_and(|known| Arc::ptr_eq(known, port))
+    }
+
+    /// From now on the run is reached like any other. Is it ours? Nobody may have told us of its
+    /// lease; but a round that was taken up had one.
+    fn no_more_ahead(&self, run: RunId, port: &Arc<Port>, taken_up: bool) -> bool {
+        let mut ports = self.ports();
+        self.births().no_more_ahead(run);
+        if taken_up && !ports.contains_key(&run) {
+            self.enter(&mut ports, run, port);
+        }
+        ports
+            .get(&run)
+            .is_some_and(|known| Arc::ptr_eq(known, port))
+    }
+
+    /// Goes on with a run, once it is known what became of its first round.
+    async fn follow(self: Arc<Self>, ahead: Ahead, claim: Heard) {
         let Ahead { live, port, answer } = ahead;
-        if lease.epoch != live.epoch() {
-            self.adopt(lease);
+        let run = live.run();
+        let answer = Post::answer(answer).await;
+        let taken_up = match &answer {
+            Ok(_) => true,
+            Err((Error::Refused(refusal), _)) => !is_elsewhere(refusal),
+            Err(_) => false,
+        };
+        let unknown = match &answer {
+            Err((Error::Unknown(_), _)) => true,
+            Err((Error::Unavailable(_), _)) => claim == Heard::Nothing,
+            _ => false,
+        };
+        let entered = self.is_entered(run, &port);
+        if unknown && !entered {
+            // While it is still ahead, so that nobody drives it under a lease that goes.
+            self.give_back(run).await;
+        }
+        let mine = self.no_more_ahead(run, &port, taken_up);
+        let insist = entered && matches!(answer, Err((Error::Unavailable(_), _)));
+        let goes_on = taken_up || insist || (entered && unknown);
+        if !(mine && goes_on) {
+            drop(live);
+            if mine {
+                self.forget(run);
+            } else if taken_up {
+                self.give_back(run).await;
+            }
             return;
         }
-        port.leased.store(true, Ordering::Release);
-        self.enter(live.run(), &port);
+        port.outdated(live.epoch());
         self.counters.found_in_memory.one();
-        let worker = self.clone();
-        tokio::spawn(async move {
-            let answer = worker.insist_on(Post::answer(answer).await).await;
-            if let After::Mine(live) = worker.after_commit(live, answer, &port).await {
-                worker.drive(live, port).await;
-            }
-        });
-    }
-
-    async fn insist_on(&self, answer: Asked) -> Asked {
-        match answer {
+        let answer = match answer {
             Err((Error::Unavailable(_), Some(ask))) => self.insist(ask).await,
             other => other,
+        };
+        if let After::Mine(live) = self.after_commit(live, answer, &port).await {
+            self.drive(live, port).await;
         }
     }
+}
 
-    /// A run that has not begun, and whose input is known here.
-    pub(super) fn born_here(&self, claimed: &Claimed, port: &Port) -> Option<Box<LiveRun>> {
-        let birth = self.births().take(claimed.run)?;
-        let begun = claimed.head > 1 || claimed.execution > 1;
-        if begun || claimed.cancel != roundel_core::CancelMark::None {
-            return None;
-        }
-        self.born(claimed.run, birth, port)
-    }
+/// A refusal by which the run was never leased under that fence.
+fn is_elsewhere(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Fenced { .. } | Refusal::UnknownRun { .. })
 }

@@ -2,10 +2,13 @@
 //! and can bring it to its first call ahead of the claim.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use roundel_core::{Claimed, Name, Payload, RunId, Start};
+use roundel_core::{Name, Payload, RunId, Start};
 use rustc_hash::FxHashMap;
+
+use super::Port;
 
 /// Bytes of inputs that are kept.
 const ROOM: usize = 16 << 20;
@@ -28,9 +31,8 @@ pub(super) struct Births {
     /// By age. Some of these have been taken.
     order: VecDeque<(RunId, Instant)>,
     bytes: usize,
-    /// Runs whose first rounds are on their way behind a claim; and, once one is known to be leased
-    /// by an earlier claim, that lease.
-    ahead: FxHashMap<RunId, Option<Claimed>>,
+    /// Runs whose first rounds are made, or on their way behind a claim: how they are reached.
+    ahead: FxHashMap<RunId, Arc<Port>>,
 }
 
 impl Births {
@@ -70,30 +72,25 @@ impl Births {
     }
 
     /// The one that has waited longest: from now on it is ahead of its claim.
-    pub(super) fn take_oldest(&mut self) -> Option<(RunId, Birth)> {
+    pub(super) fn take_oldest(&mut self) -> Option<(RunId, Birth, Arc<Port>)> {
         loop {
             let (run, _) = self.order.pop_front()?;
             if let Some(birth) = self.take(run) {
-                self.ahead.insert(run, None);
-                return Some((run, birth));
+                let port = Port::new(Arc::default());
+                self.ahead.insert(run, port.clone());
+                return Some((run, birth, port));
             }
         }
     }
 
-    /// A run was leased. If it is ahead of a later claim, the lease is left to that.
-    pub(super) fn leave_to_later(&mut self, claimed: Claimed) -> Option<Claimed> {
-        match self.ahead.get_mut(&claimed.run) {
-            Some(lease) => {
-                *lease = Some(claimed);
-                None
-            }
-            None => Some(claimed),
-        }
+    /// How a run is reached that is ahead of its claim.
+    pub(super) fn ahead(&self, run: RunId) -> Option<&Arc<Port>> {
+        self.ahead.get(&run)
     }
 
-    /// The claim that the run was ahead of is answered. Returns its lease, if it has one.
-    pub(super) fn no_more_ahead(&mut self, run: RunId) -> Option<Claimed> {
-        self.ahead.remove(&run).flatten()
+    /// It is known what became of its first round.
+    pub(super) fn no_more_ahead(&mut self, run: RunId) {
+        self.ahead.remove(&run);
     }
 }
 
@@ -142,8 +139,11 @@ mod tests {
         let oldest = births.take_oldest().expect("two are left");
         assert_eq!(oldest.0, run(2));
         assert_eq!(oldest.1.input, start(2, 5).input);
+        assert!(births.ahead(run(2)).is_some() && births.ahead(run(3)).is_none());
+        births.no_more_ahead(run(2));
+        assert!(births.ahead(run(2)).is_none());
         assert!(births.take(run(3)).is_some());
-        assert_eq!(births.take_oldest(), None);
+        assert!(births.take_oldest().is_none());
         assert_eq!(births.bytes, 0);
     }
 

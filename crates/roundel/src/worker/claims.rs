@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use roundel_core::{Claim, Timestamp, limits};
+use roundel_core::{Claim, RunId, Timestamp, limits};
 use roundel_store::Error;
+use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
-use super::Worker;
 use super::ahead::{Flight, Landed};
+use super::{Port, Worker};
 
 /// Runs one claim may take: enough to fill a batch, few enough to share with other processes.
 const AT_ONCE: usize = 256;
@@ -39,10 +40,21 @@ pub(super) struct Coming {
 impl Worker {
     /// How many more runs may be driven, by the time that a claim is answered. A run whose last
     /// round is on its way counts no more: another may take its place in the same commit.
-    pub(super) fn free_slots(&self) -> usize {
+    pub(super) fn free_slots(&self, ports: &FxHashMap<RunId, Arc<Port>>) -> usize {
         let leaving = self.leaving.load(Ordering::SeqCst);
         let coming = self.coming.runs.load(Ordering::SeqCst);
-        (self.config.max_live + leaving).saturating_sub(self.ports().len() + coming)
+        (self.config.max_live + leaving).saturating_sub(ports.len() + coming)
+    }
+
+    /// Keeps room for as many runs as one more claim may ask for.
+    fn keep_room(&self) -> usize {
+        if self.coming.claims.load(Ordering::SeqCst) >= IN_FLIGHT {
+            return 0;
+        }
+        let ports = self.ports();
+        let room = self.free_slots(&ports).min(AT_ONCE).min(limits::CLAIM);
+        self.coming.runs.fetch_add(room, Ordering::SeqCst);
+        room
     }
 
     /// There may be room where there was none.
@@ -68,22 +80,19 @@ impl Worker {
     /// How many runs to ask for now; waits until there is room for one.
     async fn room(&self) -> usize {
         let coming = &self.coming;
-        let free = || match coming.claims.load(Ordering::SeqCst) {
-            IN_FLIGHT.. => 0,
-            _ => self.free_slots(),
-        };
-        let mut room = free();
+        let mut room = self.keep_room();
         while room == 0 && !self.is_stopping() {
             coming.blocked.store(true, Ordering::SeqCst);
-            if free() == 0 && !self.is_stopping() {
+            room = self.keep_room();
+            if room == 0 && !self.is_stopping() {
                 coming.room.notified().await;
                 // Those that end together are replaced together.
                 tokio::task::yield_now().await;
+                room = self.keep_room();
             }
             coming.blocked.store(false, Ordering::SeqCst);
-            room = free();
         }
-        room.min(AT_ONCE).min(limits::CLAIM)
+        room
     }
 }
 
@@ -106,7 +115,6 @@ pub(super) async fn run(worker: Arc<Worker>) {
             limit,
             lease: worker.config.lease,
         };
-        coming.runs.fetch_add(limit, Ordering::SeqCst);
         if coming.more.load(Ordering::Relaxed) {
             worker.claim_at(Timestamp(0));
         }

@@ -83,6 +83,8 @@ impl Worker {
                 Note::Mail(delivery) => live.deliver(delivery),
                 Note::Cancel => live.cancel(self.store().now(), false),
                 Note::Lost => lost = lost.or(Some(Lost::Lease)),
+                // An answer that comes late, after that to a later claim.
+                Note::Claimed(claimed) if claimed.epoch < live.epoch() => {}
                 Note::Claimed(claimed) if live.is_current(&claimed) => {
                     live.reclaimed(*claimed);
                     lost = None;
@@ -110,7 +112,7 @@ impl Worker {
     }
 
     /// Gives a lease back, if there is one, so that the run goes on from its journal at once.
-    async fn give_back(&self, run: RunId) {
+    pub(super) async fn give_back(&self, run: RunId) {
         let release = roundel_core::Release {
             worker: self.id,
             runs: vec![run],
@@ -209,7 +211,7 @@ impl Worker {
     /// The run waits: it stays in memory, without a task, unless it was claimed again already.
     fn suspended(&self, live: Box<LiveRun>, port: &Port) -> After {
         let mut ports = self.ports();
-        if port.is_claimed() {
+        if port.is_claimed(live.epoch()) {
             return After::Mine(live);
         }
         self.leave(&mut ports, live.run());
@@ -335,25 +337,16 @@ impl Worker {
         .await;
     }
 
-    pub(super) fn enter(&self, run: RunId, port: &Arc<Port>) {
-        let mut ports = self.ports();
-        ports.insert(run, port.clone());
-        self.gauge(&ports);
-    }
-
     /// Starts a run here: its function runs up to its first call before the start is committed,
     /// and that commit holds the start, the lease and the first round.
     pub(crate) fn start_here(
         self: &Arc<Self>,
         start: Start,
-        lane: Lane,
+        (lane, port): (Lane, Arc<Port>),
         answer: oneshot::Sender<Result<Started, Error>>,
     ) {
         let worker = self.clone();
         tokio::spawn(async move {
-            let run = start.run;
-            let port = Port::new(Arc::default());
-            worker.enter(run, &port);
             let After::Mine(live) = worker.first_round(start, lane, answer, &port).await else {
                 return;
             };

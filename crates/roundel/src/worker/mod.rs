@@ -63,6 +63,8 @@ pub(crate) struct Worker {
     coming: claims::Coming,
     renewals: renew::Renewals,
     stopping: AtomicBool,
+    /// Whatever is leased from now on is let go.
+    gone: AtomicBool,
     emptied: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) rests: Arc<Rests>,
@@ -111,13 +113,23 @@ impl Port {
         self.flag.wake_by_ref();
     }
 
-    /// Was the run claimed, and its task has not taken it up?
-    fn is_claimed(&self) -> bool {
+    /// Was the run claimed after this epoch, and its task has not taken it up?
+    fn is_claimed(&self, epoch: u64) -> bool {
         let notes = self
             .notes
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        notes.iter().any(|note| matches!(note, Note::Claimed(_)))
+        let newer = |note: &Note| matches!(note, Note::Claimed(claimed) if claimed.epoch > epoch);
+        notes.iter().any(newer)
+    }
+
+    /// Leases up to this epoch are known to the run's task.
+    fn outdated(&self, epoch: u64) {
+        let newer = |note: &Note| !matches!(note, Note::Claimed(claimed) if claimed.epoch <= epoch);
+        self.notes
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .retain(newer);
     }
 
     fn take(&self) -> Vec<Note> {
@@ -152,6 +164,7 @@ impl Worker {
             coming: claims::Coming::default(),
             renewals: renew::Renewals::default(),
             stopping: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             emptied: Notify::new(),
             counters,
             rests,
@@ -243,11 +256,6 @@ impl Worker {
         Leaving(self)
     }
 
-    /// Is there room for one more run?
-    pub(crate) fn has_room(&self) -> bool {
-        !self.is_stopping() && self.free_slots() > 0
-    }
-
     fn driver(&self, flag: Arc<Flag>) -> Driver {
         let Config { lease, grace, .. } = self.config;
         let counters = self.counters.clone();
@@ -274,6 +282,16 @@ impl Worker {
             port.post(Note::Claimed(Box::new(claimed)));
             return;
         }
+        let mut births = self.births();
+        let ahead = births.ahead(run).cloned();
+        let birth = births.take(run);
+        drop(births);
+        if let Some(port) = ahead {
+            // Whoever waits for its first round takes it up.
+            self.enter(&mut ports, run, &port);
+            port.post(Note::Claimed(Box::new(claimed)));
+            return;
+        }
         let cached = self
             .cache()
             .take(run)
@@ -282,11 +300,13 @@ impl Worker {
             .as_ref()
             .map_or_else(Arc::default, |live| live.flag.clone());
         let port = Port::new(flag);
-        port.leased.store(true, Ordering::Release);
-        ports.insert(run, port.clone());
-        self.gauge(&ports);
+        self.enter(&mut ports, run, &port);
         drop(ports);
-        let cached = cached.or_else(|| self.born_here(&claimed, &port));
+        let unbegun = claimed.head == 1
+            && claimed.execution == 1
+            && claimed.cancel == roundel_core::CancelMark::None;
+        let birth = birth.filter(|_| unbegun);
+        let cached = cached.or_else(|| self.born(run, birth?, &port));
         let worker = self.clone();
         if let Some(mut live) = cached {
             self.counters.found_in_memory.one();
@@ -295,6 +315,35 @@ impl Worker {
         } else {
             tokio::spawn(worker.load_and_drive(claimed, port));
         }
+    }
+
+    /// The run is leased, and from now on reached like this.
+    fn enter(&self, ports: &mut FxHashMap<RunId, Arc<Port>>, run: RunId, port: &Arc<Port>) {
+        port.leased.store(true, Ordering::Release);
+        ports.insert(run, port.clone());
+        self.gauge(ports);
+        if self.gone.load(Ordering::SeqCst) {
+            port.post(Note::Lost);
+        }
+    }
+
+    /// A place for a run that begins here, if there is room. Nothing is leased yet.
+    pub(crate) fn take_place(&self, run: RunId) -> Option<Arc<Port>> {
+        let mut ports = self.ports();
+        if self.is_stopping() || self.free_slots(&ports) == 0 {
+            return None;
+        }
+        let port = Port::new(Arc::default());
+        ports.insert(run, port.clone());
+        self.gauge(&ports);
+        Some(port)
+    }
+
+    /// How a run is reached that is leased by this worker.
+    fn port(&self, run: RunId) -> Option<Arc<Port>> {
+        let ports = self.ports();
+        let port = ports.get(&run).cloned();
+        port.or_else(|| self.births().ahead(run).cloned())
     }
 
     /// The number of runs driven here has changed.
@@ -362,7 +411,8 @@ impl Worker {
 
     /// Lets go of everything at once, as a crash would.
     pub(crate) fn abandon(&self) {
-        self.stopping.store(true, Ordering::Release);
+        self.stopping.store(true, Ordering::SeqCst);
+        self.gone.store(true, Ordering::SeqCst);
         self.wake_claims.notify_one();
         self.room_made();
         self.renewals.stop();
@@ -395,6 +445,7 @@ impl Worker {
         let _ = tokio::time::timeout(STRAGGLERS, landed).await;
         let emptied = self.until(|| self.ports().is_empty());
         let _ = tokio::time::timeout(drain, emptied).await;
+        self.gone.store(true, Ordering::SeqCst);
         let runs: Vec<RunId> = self.ports().keys().copied().collect();
         for port in self.ports().values() {
             port.post(Note::Lost);
@@ -417,12 +468,12 @@ impl Listener for Worker {
             match hint {
                 Hint::Ready(lane, at) if self.workflow_of(lane).is_some() => self.claim_at(at),
                 Hint::Mail(run, owner, delivery) if owner == self.id => {
-                    if let Some(port) = self.ports().get(&run) {
+                    if let Some(port) = self.port(run) {
                         port.post(Note::Mail(delivery));
                     }
                 }
                 Hint::Cancel(run, owner) if owner == self.id => {
-                    if let Some(port) = self.ports().get(&run) {
+                    if let Some(port) = self.port(run) {
                         port.post(Note::Cancel);
                     }
                 }

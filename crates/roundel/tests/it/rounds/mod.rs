@@ -1,5 +1,6 @@
 //! Rounds, leases, journal, replay (RO).
 
+mod ahead;
 mod anew;
 mod branches;
 mod cancels;
