@@ -100,8 +100,9 @@ fn look_at(path: &Path) -> Result<Connection, Error> {
         ..Options::default()
     };
     make_file(path, &options)?;
-    check_header(path)?;
-    connect(path, &options, OpenFlags::SQLITE_OPEN_READ_ONLY)
+    let connection = connect(path, &options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    check_header(&connection, path)?;
+    Ok(connection)
 }
 
 fn rows(

@@ -4,7 +4,7 @@
 //! written to.
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,10 +62,10 @@ pub(super) fn prepare(path: &Path, options: &Options) -> Result<(Connection, Ide
         place::check(path)?;
     }
     make_file(path, options)?;
-    check_header(path)?;
     let found = std::fs::metadata(path);
     let found = found.map_err(|error| unusable(path, "cannot be looked at", &error))?;
     let connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    check_header(&connection, path)?;
     if connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(true) {
         return Err(Error::Unusable(format!(
             "the database {shown} cannot be written to; \
@@ -129,21 +129,22 @@ pub(super) fn make_file(path: &Path, options: &Options) -> Result<(), Error> {
     }
 }
 
-/// Refuses what is plainly not a database, before SQLite touches it.
-pub(super) fn check_header(path: &Path) -> Result<(), Error> {
-    let file = std::fs::File::open(path);
-    let file = file.map_err(|error| unusable(path, "cannot be opened", &error))?;
-    let mut header = Vec::new();
-    let read = file.take(16).read_to_end(&mut header);
-    read.map_err(|error| unusable(path, "cannot be read", &error))?;
-    if header.is_empty() || header == b"SQLite format 3\0" {
-        return Ok(());
+/// Refuses what is plainly not a database; SQLite reads its header and leaves it alone.
+///
+/// The file is never opened in another way: closing it would take away the locks of every other
+/// connection in this process, and a guest from outside could delete the log under them.
+pub(super) fn check_header(connection: &Connection, path: &Path) -> Result<(), Error> {
+    match pragma(connection, "schema_version") {
+        Ok(_) => Ok(()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Err(Error::Unusable(format!(
+                "{} is not an SQLite database (it begins with other bytes) and was left alone; \
+                 choose another path",
+                path.display()
+            )))
+        }
+        Err(error) => Err(failed(path, &error)),
     }
-    Err(Error::Unusable(format!(
-        "{} is not an SQLite database (it begins with other bytes) and was left alone; \
-         choose another path",
-        path.display()
-    )))
 }
 
 /// Refuses a database that belongs to somebody else, or to a newer version.

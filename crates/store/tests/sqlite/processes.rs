@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use roundel_core::{Claim, Hint, Op, Refusal, Reply, WorkerId};
-use roundel_store::{Error, Listener, Store, ask};
+use roundel_store::{Error, Listener, Sqlite, Store, ask};
 
 use crate::tools::{
     File, LEASE, claimed, commit, dump, register, round, row, start, started, suspended,
@@ -135,4 +135,49 @@ fn commits_of_another_process_are_heard_of_and_own_ones_are_not() {
         heard.recv_timeout(Duration::from_secs(10)),
         Ok(Heard::Others)
     ));
+}
+
+#[cfg(target_os = "linux")]
+const GUEST: &str = "ROUNDEL_TEST_GUEST";
+
+/// Not a test of its own: the other process of the next one, which wants the file for itself.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_guest_wants_the_file_for_itself() {
+    use rustix::fs::{FlockOperation, fcntl_lock};
+    if let Some(path) = std::env::var_os(GUEST) {
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .read(true)
+            .open(path);
+        let locked = fcntl_lock(file.unwrap(), FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(locked, Err(rustix::io::Errno::AGAIN), "it is in use");
+    }
+}
+
+/// Locks belong to a process, and all of them go when it closes the file once, in whatever way.
+/// Then a guest takes itself for the only one and removes the log under those who write to it.
+#[cfg(target_os = "linux")]
+#[test]
+fn looking_at_a_file_keeps_the_locks_of_those_who_have_it_open() {
+    let file = File::new();
+    let store = file.open_with_worker();
+    let looks: [fn(&File); 4] = [
+        |_| (),
+        |file| drop(Sqlite::schema(&file.path()).unwrap()),
+        |file| drop(Sqlite::integrity(&file.path(), || ()).unwrap()),
+        |file| drop(file.open()),
+    ];
+    for (number, look) in looks.iter().enumerate() {
+        look(&file);
+        let guest = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "processes::a_guest_wants_the_file_for_itself"])
+            .env(GUEST, file.path())
+            .output()
+            .unwrap();
+        assert!(guest.status.success(), "after look {number}: {guest:?}");
+        started(&store, start(number as u128 + 1));
+    }
+    drop(store);
+    assert_eq!(dump(&file.open()).runs.len(), 4);
 }
