@@ -55,7 +55,8 @@ impl Sqlite {
         let schema = Sqlite::schema(path)?;
         if !schema.missing.is_empty() {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-            let connection = connect(path, &Options::default(), flags)?;
+            let connection = connect(path, &Options::default(), flags);
+            let connection = connection.map_err(|error| failed(path, &error))?;
             migrate::apply(&connection).map_err(|error| failed(path, &error))?;
         }
         Ok(schema)
@@ -100,7 +101,8 @@ fn look_at(path: &Path) -> Result<Connection, Error> {
         ..Options::default()
     };
     make_file(path, &options)?;
-    let connection = connect(path, &options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let connection = connect(path, &options, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let connection = connection.map_err(|error| failed(path, &error))?;
     check_header(&connection, path)?;
     Ok(connection)
 }

@@ -64,7 +64,8 @@ pub(super) fn prepare(path: &Path, options: &Options) -> Result<(Connection, Ide
     make_file(path, options)?;
     let found = std::fs::metadata(path);
     let found = found.map_err(|error| unusable(path, "cannot be looked at", &error))?;
-    let connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .map_err(|error| failed(path, &error))?;
     check_header(&connection, path)?;
     if connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(true) {
         return Err(Error::Unusable(format!(
@@ -235,13 +236,11 @@ pub(super) fn connect(
     path: &Path,
     options: &Options,
     flags: OpenFlags,
-) -> Result<Connection, Error> {
+) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags);
-    let connection = connection.map_err(|error| failed(path, &error))?;
+    let connection = Connection::open_with_flags(path, flags)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    let timeout = connection.busy_timeout(options.busy_wait());
-    timeout.map_err(|error| failed(path, &error))?;
+    connection.busy_timeout(options.busy_wait())?;
     Ok(connection)
 }
 
@@ -268,24 +267,42 @@ pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> Error {
     }
 }
 
+/// The same, for a file that could be opened before: if it cannot now, something has run out (file
+/// descriptors, say), and that passes.
+fn failed_again(path: &Path, error: &rusqlite::Error) -> Error {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::CannotOpen) => Error::Unavailable(format!(
+            "the database {} cannot be opened: {error}",
+            path.display()
+        )),
+        _ => failed(path, error),
+    }
+}
+
 /// The connection that writes, with its guards.
 pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Error> {
-    let mut connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let set = settle(&connection, options)
-        .and_then(|()| connection.pragma_update(None, "cache_size", -WRITER_CACHE))
-        .and_then(|()| limit_size(&connection, options))
-        .and_then(|()| guard::install(&mut connection));
-    set.map_err(|error| failed(path, &error))?;
+    let set = |mut connection: Connection| {
+        settle(&connection, options)?;
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE)?;
+        limit_size(&connection, options)?;
+        guard::install(&mut connection)?;
+        Ok(connection)
+    };
+    let connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(set);
+    let connection = connection.map_err(|error| failed_again(path, &error))?;
     assert_settings(&connection, path, options)?;
     Ok(connection)
 }
 
 /// A connection that reads.
 pub(super) fn reader(path: &Path, options: &Options) -> Result<Connection, Error> {
-    let connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let set = settle(&connection, options)
-        .and_then(|()| connection.pragma_update(None, "query_only", true));
-    set.map_err(|error| failed(path, &error))?;
+    let set = |connection: Connection| {
+        settle(&connection, options)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    };
+    let connection = connect(path, options, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(set);
+    let connection = connection.map_err(|error| failed_again(path, &error))?;
     assert_settings(&connection, path, options)?;
     Ok(connection)
 }
@@ -343,7 +360,7 @@ fn assert_settings(connection: &Connection, path: &Path, options: &Options) -> R
             Ok(found) => found,
             // Without memory mapping there is nothing to ask for.
             Err(rusqlite::Error::QueryReturnedNoRows) => 0,
-            Err(error) => return Err(failed(path, &error)),
+            Err(error) => return Err(failed_again(path, &error)),
         };
         if found != value {
             return Err(Error::Unusable(format!(
@@ -357,7 +374,7 @@ fn assert_settings(connection: &Connection, path: &Path, options: &Options) -> R
     let mode = connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0));
     match (mode, defensive) {
         (Ok(mode), Ok(true)) if mode == "wal" => Ok(()),
-        (Err(error), _) | (_, Err(error)) => Err(failed(path, &error)),
+        (Err(error), _) | (_, Err(error)) => Err(failed_again(path, &error)),
         (Ok(mode), _) => Err(Error::Unusable(format!(
             "the database {} is in journal mode `{mode}`; another program has changed it; \
              stop that program and open it again",

@@ -1,7 +1,9 @@
 //! The SQLite store, from outside: what it keeps, what it refuses, and what it survives.
 
 mod basics;
+mod disk;
 mod due;
+mod io;
 mod opening;
 mod processes;
 mod reading;
