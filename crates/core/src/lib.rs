@@ -14,6 +14,8 @@ mod id;
 mod journal;
 pub mod limits;
 mod message;
+#[doc(hidden)]
+pub mod mutant;
 mod name;
 mod needs;
 mod op;

@@ -131,6 +131,7 @@ impl Book {
         self.violations.extend(broken);
         let rows = model.rows();
         self.judge_runs(rows, site);
+        self.judge_cancels(rows);
         self.judge_signals(rows);
         for (run, state, outcome) in std::mem::take(&mut self.results) {
             let row = rows.run(run);
@@ -172,6 +173,11 @@ impl Book {
                 let why = format!("inv28_convergence: {run} is {state}: {:?}", row.outcome);
                 self.complain(&why);
             }
+            if let Some(Outcome::Failure(failure)) = &row.outcome
+                && failure.code == "lost_state"
+            {
+                self.complain(&format!("inv3_acked: the state of {run} is lost"));
+            }
             if let (RunState::Completed, Some(Outcome::Value(value))) = (row.state, &row.outcome) {
                 let tally: Tally = value.decode().unwrap_or_default();
                 let wrote = lines.get(&run).copied().unwrap_or_default();
@@ -186,6 +192,19 @@ impl Book {
                 if (tally.calls as usize) > done {
                     self.complain(&format!("g2_at_least_once: a call of {run} was not made"));
                 }
+            }
+        }
+    }
+
+    /// A request to end that was acknowledged cannot be overtaken by another end.
+    fn judge_cancels(&mut self, rows: &Rows) {
+        for run in std::mem::take(&mut self.cancelled) {
+            let state = rows.run(run).map(|row| row.state);
+            if let Some(state) = state.filter(|state| *state != RunState::Cancelled) {
+                let state = state.as_str();
+                self.complain(&format!(
+                    "inv21_cancel: {run} was cancelled, and is {state}"
+                ));
             }
         }
     }

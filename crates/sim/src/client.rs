@@ -18,8 +18,8 @@ use crate::world::{Answer, Fault, LEASE, NAMESPACE, World};
 
 #[derive(Debug)]
 enum Stage {
-    /// Thinks of the next thing.
-    Free,
+    /// Thinks of the next thing, from then on.
+    Free(Timestamp),
     /// Asks, from then on.
     Asks(Op, Timestamp),
     /// Waits for a worker that starts the run itself.
@@ -42,7 +42,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(random: &mut Random) -> Client {
         Client {
-            stage: Stage::Free,
+            stage: Stage::Free(Timestamp(0)),
             left: 4 + random.below(5),
             home: 0,
         }
@@ -54,7 +54,7 @@ impl Client {
 
     pub(crate) fn next_time(&self) -> Option<Timestamp> {
         match &self.stage {
-            Stage::Asks(_, at) => Some(*at),
+            Stage::Asks(_, at) | Stage::Free(at) => Some(*at),
             _ => None,
         }
     }
@@ -65,12 +65,8 @@ impl World<'_> {
     pub(crate) fn client_acts(&mut self, index: usize) -> bool {
         let client = &mut self.clients[index];
         match std::mem::replace(&mut client.stage, Stage::Done) {
-            Stage::Free if client.left == 0 => true,
-            Stage::Free if !self.random.once_in(3) => {
-                self.clients[index].stage = Stage::Free;
-                false
-            }
-            Stage::Free => {
+            Stage::Free(_) if client.left == 0 => true,
+            Stage::Free(at) if at <= self.now => {
                 client.left -= 1;
                 client.home = self.random.below(self.workers.len());
                 self.choose(index);
@@ -158,11 +154,21 @@ impl World<'_> {
             }),
             (Some((run, _)), _) => {
                 self.book.looked(self.model.rows(), run);
-                self.clients[index].stage = Stage::Free;
-                return;
+                return self.rest(index);
             }
         };
         self.clients[index].stage = Stage::Asks(op, self.now);
+    }
+
+    /// Some clients come back at once, others when runs have long been waiting.
+    fn rest(&mut self, index: usize) {
+        let span = match self.random.below(4) {
+            0 => self.random.next() % 2_000,
+            1 => self.random.next() % 200,
+            _ => self.random.next() % 10,
+        };
+        let at = self.now.after(Duration::from_millis(span));
+        self.clients[index].stage = Stage::Free(at);
     }
 
     fn fresh_key(&mut self) -> Name {
@@ -253,7 +259,7 @@ impl World<'_> {
             run,
             notes: Vec::new(),
             leased: false,
-            state: State::Asked(Doing::First(live, Op::Start(start), index)),
+            state: State::Asked(Doing::First(live, Box::new(Op::Start(start)), index)),
         });
         worker.outbox.push_back(Ask::Task(run));
     }
@@ -263,7 +269,7 @@ impl World<'_> {
         &mut self,
         at: usize,
         index: usize,
-        (live, op, client): (roundel::sim::Live, Op, usize),
+        (live, op, client): (roundel::sim::Live, Box<Op>, usize),
         answer: Answer,
     ) {
         let run = live.run();
@@ -293,7 +299,7 @@ impl World<'_> {
             return self.forget(at, run);
         }
         self.workers[at].tasks[index].leased = true;
-        let Op::Start(Start { first: round, .. }) = &op else {
+        let Op::Start(Start { first: round, .. }) = &*op else {
             unreachable!("what was asked comes back")
         };
         match (first, round) {
@@ -321,8 +327,7 @@ impl World<'_> {
         let reply = match answer {
             Ok(reply) => reply,
             Err(Fault::Refused(_)) => {
-                self.clients[index].stage = Stage::Free;
-                return;
+                return self.rest(index);
             }
             Err(Fault::Unavailable | Fault::Unknown) => {
                 self.marks.hit(Mark::Repeated);
@@ -332,7 +337,7 @@ impl World<'_> {
             }
         };
         let home = self.clients[index].home;
-        self.clients[index].stage = Stage::Free;
+        self.rest(index);
         match (&op, reply) {
             (Op::Start(start), Reply::Started(started)) => {
                 self.start_told(start, started, home);

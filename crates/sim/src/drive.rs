@@ -18,7 +18,7 @@ use crate::world::{Answer, Fault, NAMESPACE, World};
 #[derive(Debug)]
 pub(crate) enum State {
     /// Its journal is to be read.
-    Load(Claimed),
+    Load(Box<Claimed>),
     /// It is to be turned.
     Drive(Live),
     /// It waits for something outside, or until then.
@@ -26,7 +26,7 @@ pub(crate) enum State {
     /// Something is on its way to the store.
     Asked(Doing),
     /// The store has answered.
-    Answered(Doing, Answer),
+    Answered(Doing, Box<Answer>),
     /// The store had no time: it is asked again then.
     Pause(Doing, Timestamp),
     /// Nothing any more.
@@ -36,12 +36,12 @@ pub(crate) enum State {
 /// What a task has asked the store for.
 #[derive(Debug)]
 pub(crate) enum Doing {
-    Commit(Live, Op),
+    Commit(Live, Box<Op>),
     Step(Live),
-    Park(Op),
-    GiveBack(Op),
+    Park(Box<Op>),
+    GiveBack(Box<Op>),
     /// A start with its first round, and which client waits for it.
-    First(Live, Op, usize),
+    First(Live, Box<Op>, usize),
 }
 
 impl State {
@@ -61,7 +61,7 @@ impl State {
                 | Doing::Park(op)
                 | Doing::GiveBack(op)
                 | Doing::First(_, op, _),
-            ) => Some(op),
+            ) => Some(*op),
             // A step needs its code, which is gone.
             _ => None,
         }
@@ -128,7 +128,7 @@ impl World<'_> {
             }
         };
         let task = self.workers[at].task(run).expect("it asked");
-        task.state = State::Answered(doing, answer);
+        task.state = State::Answered(doing, Box::new(answer));
     }
 
     /// Runs the step's code and commits its round, in one transaction.
@@ -156,9 +156,9 @@ impl World<'_> {
     pub(crate) fn task_acts(&mut self, at: usize, index: usize) {
         let task = &mut self.workers[at].tasks[index];
         match std::mem::replace(&mut task.state, State::Gone) {
-            State::Load(claimed) => self.load(at, index, claimed),
+            State::Load(claimed) => self.load(at, index, *claimed),
             State::Drive(live) | State::Wait(live, _) => self.drive(at, index, live),
-            State::Answered(doing, answer) => self.settle(at, index, doing, answer),
+            State::Answered(doing, answer) => self.settle(at, index, doing, *answer),
             State::Pause(doing, _) => self.ask(at, index, doing),
             State::Asked(_) | State::Gone => unreachable!("it cannot go on"),
         }
@@ -194,7 +194,7 @@ impl World<'_> {
                 let run = self.workers[at].tasks[index].run;
                 let mut round = Round::new(run, self.workers[at].id(), epoch);
                 round.then = Then::Park(Box::new(failure));
-                self.ask(at, index, Doing::Park(Op::Commit(round)));
+                self.ask(at, index, Doing::Park(Box::new(Op::Commit(round))));
             }
         }
     }
@@ -250,7 +250,7 @@ impl World<'_> {
                         self.workers[at].expect(start);
                     }
                 }
-                self.ask(at, index, Doing::Commit(live, Op::Commit(*round)));
+                self.ask(at, index, Doing::Commit(live, Box::new(Op::Commit(*round))));
             }
             Turn::Step => self.ask(at, index, Doing::Step(live)),
             Turn::Read(call) => {
@@ -291,8 +291,11 @@ impl World<'_> {
                 self.forget(at, run);
             }
             (Doing::Park(_), _) => self.forget(at, run),
-            (Doing::Commit(live, Op::Commit(round)), Ok(Reply::Committed(committed))) => {
-                self.commit_done((at, index), live, committed, &round);
+            (Doing::Commit(live, op), Ok(Reply::Committed(committed))) => {
+                let Op::Commit(round) = &*op else {
+                    unreachable!("a commit is one")
+                };
+                self.commit_done((at, index), live, committed, round);
             }
             (Doing::Step(live), Ok(Reply::Committed(committed))) => {
                 let round = Round::new(run, self.workers[at].id(), 0);
@@ -369,7 +372,7 @@ impl World<'_> {
             }
             Fault::Refused(refusal) => {
                 let round = live.park(World::refused(&refusal));
-                self.ask(at, index, Doing::Park(Op::Commit(*round)));
+                self.ask(at, index, Doing::Park(Box::new(Op::Commit(*round))));
             }
             Fault::Unknown => self.give_back(at, index),
             Fault::Unavailable => self.forget(at, run),

@@ -20,7 +20,8 @@ mod worker;
 mod world;
 
 pub use marks::{Mark, Marks};
-pub use report::{Report, play_all};
+pub use report::{Hunt, Report, hunt, play_all};
+pub use roundel_core::mutant::Mutant;
 
 use flows::Flow;
 use trace::Trace;

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use roundel_sim::{Mark, Player, Report, play_all};
+use roundel_sim::{Hunt, Mark, Mutant, Player, Report, hunt, play_all};
 
 const HELP: &str = "\
 usage: roundel-sim [--schedules N] [--seed S] [--json] [--trace]
@@ -60,15 +60,24 @@ fn main() -> ExitCode {
         return code(played.violations.is_empty());
     }
     let report = play_all(asked.seed, asked.schedules);
+    let canary = hunt(&[Mutant::Canary], asked.seed).caught() == 1;
+    let hunt = hunt(&Mutant::ALL, asked.seed);
     if asked.json {
-        println!("{}", json(&report, asked.seed));
+        println!("{}", json(&report, &hunt, asked.seed));
     } else {
         show(&report, asked.seed);
+        show_hunt(&hunt);
+    }
+    if !canary {
+        eprintln!("the canary lives: the checks see nothing");
+    }
+    for (mutant, _) in hunt.mutants.iter().filter(|(_, at)| at.is_none()) {
+        eprintln!("not found: {mutant:?}");
     }
     for (seed, violations) in &report.failed {
         eprintln!("seed {seed}: {}", violations.join("; "));
     }
-    code(report.violations == 0)
+    code(report.violations == 0 && canary && hunt.caught() == hunt.mutants.len())
 }
 
 fn code(kept: bool) -> ExitCode {
@@ -84,12 +93,12 @@ fn rate(report: &Report) -> f64 {
     (report.schedules as f64 / report.seconds.max(1e-9)).round()
 }
 
-fn json(report: &Report, seed: u64) -> serde_json::Value {
+fn json(report: &Report, hunt: &Hunt, seed: u64) -> serde_json::Value {
     serde_json::json!({
         "schedules": report.schedules,
         "violations": report.violations,
         "schedules_per_second": rate(report),
-        "mutants": { "total": 0, "caught": 0 },
+        "mutants": { "total": hunt.mutants.len(), "caught": hunt.caught() },
         "ops": report.ops,
         "crashes": report.crashes,
         "crash_points": 0,
@@ -113,5 +122,14 @@ fn show(report: &Report, seed: u64) {
     println!("{} schedules a second", rate(report));
     for mark in Mark::ALL {
         println!("{:>12}  {}", report.marks.of(*mark), mark.as_str());
+    }
+}
+
+fn show_hunt(hunt: &Hunt) {
+    let (caught, all, seconds) = (hunt.caught(), hunt.mutants.len(), hunt.seconds);
+    println!("{caught} of {all} planted bugs found, in {seconds:.1} s");
+    for (mutant, at) in &hunt.mutants {
+        let at = at.map_or("not found".into(), |at| at.to_string());
+        println!("{at:>12}  {mutant:?}");
     }
 }

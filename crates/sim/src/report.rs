@@ -1,8 +1,12 @@
 //! Many schedules, on all cores, and what came of them together.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
+
+use roundel_core::mutant::{self, Mutant};
 
 use crate::{Marks, Played, Player};
 
@@ -144,4 +148,61 @@ pub fn play_all(first: u64, count: u64) -> Report {
     all.median_ops = median(&all.by_ops);
     all.median_crashes = median(&all.by_crashes);
     all
+}
+
+/// Schedules within which a bug must be found.
+const HUNT: u64 = 10_000;
+
+/// Which of the bugs that were switched on were found.
+#[derive(Clone, Debug, Default)]
+pub struct Hunt {
+    /// Each with the schedules that it took; none if it was not found.
+    pub mutants: Vec<(Mutant, Option<u64>)>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Hunt {
+    /// How many were found.
+    #[must_use]
+    pub fn caught(&self) -> usize {
+        self.mutants.iter().filter(|(_, at)| at.is_some()).count()
+    }
+}
+
+/// Switches bugs on, one after the other, and plays until a promise is broken.
+///
+/// # Panics
+/// When a thread cannot be joined.
+#[must_use]
+pub fn hunt(mutants: &[Mutant], first: u64) -> Hunt {
+    std::panic::set_hook(Box::new(|_| {}));
+    let begun = Instant::now();
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(vec![None; mutants.len()]);
+    let search = || {
+        let player = Player::default();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(mutant) = mutants.get(at) else {
+                break;
+            };
+            mutant::switch(Some(*mutant));
+            let broken = |seed: &u64| !guarded(&player, *seed).violations.is_empty();
+            let seed = (first..first + HUNT).find(broken);
+            found.lock().expect("no panic here")[at] = seed.map(|seed| seed - first + 1);
+        }
+        mutant::switch(None);
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(search);
+        }
+    });
+    let _ = std::panic::take_hook();
+    let found = found.into_inner().expect("no panic here");
+    Hunt {
+        mutants: mutants.iter().copied().zip(found).collect(),
+        seconds: begun.elapsed().as_secs_f64(),
+    }
 }

@@ -437,7 +437,7 @@ impl World<'_> {
             live.reclaimed(claimed);
             State::Drive(live)
         } else {
-            State::Load(claimed)
+            State::Load(Box::new(claimed))
         };
         self.workers[at].tasks.push(Task {
             run,
@@ -476,7 +476,7 @@ impl World<'_> {
             runs: vec![run],
             leave: false,
         });
-        worker.tasks[index].state = State::Asked(Doing::GiveBack(release));
+        worker.tasks[index].state = State::Asked(Doing::GiveBack(Box::new(release)));
         worker.outbox.push_back(Ask::Task(run));
     }
 }

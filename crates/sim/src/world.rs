@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{Failure, Name, Op, Payload, Refusal, Reply, RunId, Timestamp};
 use roundel_store::Model;
 
@@ -23,7 +24,7 @@ pub(crate) const GRACE: Duration = Duration::from_millis(50);
 /// Sweeps, which make up for lost hints, are this far apart.
 pub(crate) const SWEEP: Duration = Duration::from_millis(500);
 /// Ticks until the faults end.
-const TICKS: usize = 450;
+const TICKS: usize = 380;
 /// Ticks after which a schedule that has not come to rest never will.
 const DRAIN: usize = 20_000;
 
@@ -223,8 +224,16 @@ impl<'a> World<'a> {
     }
 
     /// Decides an operation, unless a fault strikes; tells whoever listens in that process.
-    pub(crate) fn transact(&mut self, op: &Op, written: Vec<Line>, home: Option<usize>) -> Answer {
+    pub(crate) fn transact(
+        &mut self,
+        op: &Op,
+        mut written: Vec<Line>,
+        home: Option<usize>,
+    ) -> Answer {
         self.ops += 1;
+        if mutant::on(Mutant::StepOutsideRound) && !written.is_empty() {
+            site::with(|site| site.commit(std::mem::take(&mut written)));
+        }
         if self.faults.unavailable && self.random.once_in(16) {
             self.marks.hit(Mark::Unavailable);
             return Err(Fault::Unavailable);

@@ -1,6 +1,6 @@
 //! The simulator itself: that it repeats, and that its schedules are worth something.
 
-use roundel_sim::{Player, play_all};
+use roundel_sim::{Mutant, Player, hunt, play_all};
 
 #[test]
 fn the_same_seed_gives_the_same_schedule() {
@@ -27,4 +27,17 @@ fn schedules_keep_every_promise() {
         "{} crashes",
         report.median_crashes
     );
+}
+
+#[test]
+fn the_canary_is_seen_at_once() {
+    let hunt = hunt(&[Mutant::Canary], 1);
+    assert!(hunt.mutants[0].1.is_some_and(|at| at < 10), "{hunt:?}");
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let hunt = hunt(&Mutant::ALL, 1);
+    let missed: Vec<_> = hunt.mutants.iter().filter(|(_, at)| at.is_none()).collect();
+    assert!(missed.is_empty(), "{missed:?}");
 }

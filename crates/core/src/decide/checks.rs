@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::states;
+use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Caused, Consumed, GateId, MailId, Name, Outcome, Parent, Refusal, Round, Rows,
     RunId, RunRow, StateRow, Then, WaitId, WaitRow, WorkerId, limits,
@@ -15,7 +16,7 @@ use crate::{
 /// When it may not.
 pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<(), Refusal> {
     let row = owned(rows, run, worker, epoch)?;
-    if row.cancel != CancelMark::None {
+    if row.cancel != CancelMark::None && !mutant::on(Mutant::StepsAfterCancel) {
         return Err(Refusal::CancelRequested { run });
     }
     Ok(())
@@ -24,7 +25,8 @@ pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result
 /// The run, if this worker has it under this epoch.
 fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRow, Refusal> {
     let row = rows.run(run).ok_or(Refusal::UnknownRun { run })?;
-    if row.epoch != epoch || row.owner != Some(worker) {
+    let late = row.epoch != epoch && !mutant::on(Mutant::EpochIgnored);
+    if (late || row.owner != Some(worker)) && !mutant::on(Mutant::NoFence) {
         return Err(Refusal::Fenced {
             run,
             epoch,
@@ -45,7 +47,7 @@ pub(super) fn round(round: &Round, rows: &Rows) -> Result<Option<StateRow>, Refu
         CancelMark::Requested => !silent || round.is_forward(),
         CancelMark::Seen => round.is_forward(),
     };
-    if refused {
+    if refused && !mutant::on(Mutant::StepsAfterCancel) {
         return Err(Refusal::CancelRequested { run });
     }
     limits(round, row)?;

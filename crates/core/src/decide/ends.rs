@@ -2,6 +2,7 @@
 
 use super::signals::let_go;
 use super::wakes::tell;
+use crate::mutant::{self, Mutant};
 use crate::{Claimant, Hint, Outcome, Parent, Rows, RunId, RunState, Timestamp, WaitId};
 
 /// Ends the run. Messages it did not read stay with it, to be seen.
@@ -17,7 +18,9 @@ pub(super) fn end(
         "run {id} cannot end as {}",
         state.as_str()
     );
-    close_waits(rows, id, claimant, now);
+    if !mutant::on(Mutant::EndKeepsWaits) {
+        close_waits(rows, id, claimant, now);
+    }
     let row = rows.run_mut(id).expect("a run that ends exists");
     assert!(!row.state.has_ended(), "run {id} ended twice");
     row.owner = None;

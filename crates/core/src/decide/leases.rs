@@ -10,6 +10,7 @@
 
 use super::rounds::park;
 use super::wakes::{grant, inbox};
+use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Claim, Claimant, Failure, Hint, LaneId, Lease, Refusal, Register, Release, Renew,
     Renewed, Reply, Rows, RunId, RunState, Timestamp, WorkerRow, limits,
@@ -41,6 +42,9 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
         let head_start = since.after(limits::HEAD_START);
         if row.owner.is_none() && elsewhere && row.news_at.is_some() && now < head_start {
             next = Some(next.map_or(head_start, |at| at.min(head_start)));
+            continue;
+        }
+        if row.owner.is_some() && mutant::on(Mutant::LostWorkersRunsLost) {
             continue;
         }
         if row.owner.is_some() && expire(rows, id, now) {
@@ -163,7 +167,7 @@ pub(super) fn release(release: &Release, rows: &mut Rows, now: Timestamp) -> usi
         let row = rows.run_mut(*id).expect("found");
         row.end_lease();
         row.holder = None;
-        row.news_at = Some(now);
+        row.news_at = Some(now).filter(|_| !mutant::on(Mutant::ReleasedRunsLost));
         row.settle(now);
         let lane = row.lane;
         rows.hints.push(Hint::Ready(lane, now));
@@ -206,7 +210,7 @@ pub(super) fn unpark(rows: &mut Rows, id: RunId, now: Timestamp) {
     row.crashes = 0;
     row.suspect = false;
     row.holder = None;
-    row.news_at = Some(now);
+    row.news_at = Some(now).filter(|_| !mutant::on(Mutant::ResumedRunsLost));
     row.settle(now);
     let lane = row.lane;
     rows.hints.push(Hint::Ready(lane, now));

@@ -3,6 +3,7 @@
 use super::leases::unpark;
 use super::wakes::wake;
 use super::{ends, require_run, states, target_run};
+use crate::mutant::{self, Mutant};
 use crate::{
     Cancel, CancelMark, Cancelled, Claimant, Delete, Failure, Hint, Outcome, Patch, Patched,
     Refusal, Reply, Resume, Rows, RunId, RunState, StateChange, Timestamp, limits,
@@ -15,7 +16,13 @@ pub(super) fn cancel(cancel: &Cancel, rows: &mut Rows, now: Timestamp) -> Cancel
     };
     let state = rows.run(id).expect("found").state;
     if state.has_ended() {
+        if mutant::on(Mutant::EndOverwritten) {
+            rows.run_mut(id).expect("found").state = RunState::Cancelled;
+        }
         return Cancelled::AlreadyEnded(state);
+    }
+    if mutant::on(Mutant::CancelAckedOnly) {
+        return Cancelled::Requested;
     }
     mark(rows, id, cancel.claimant, now);
     Cancelled::Requested
@@ -36,6 +43,9 @@ pub(super) fn mark(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: 
     }
     if parked {
         unpark(rows, id, now);
+        return;
+    }
+    if mutant::on(Mutant::CancelNotWoken) {
         return;
     }
     wake(rows, id, claimant, now);

@@ -2,6 +2,7 @@
 
 use super::wakes::{inbox, own_mail};
 use super::{checks, ends, operators, require_run, signals, starts};
+use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Caused, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId, Name,
     Outcome, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, Target, Then, Timestamp,
@@ -21,7 +22,7 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     for caused in &round.caused {
         cause(round, caused, rows, now);
     }
-    if let Some(state) = state {
+    if let Some(state) = state.filter(|_| !mutant::on(Mutant::StateLost)) {
         rows.states.put(round.run, state);
     }
     leave(round, rows, now);
@@ -37,7 +38,7 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
 
 fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
     let row = rows.run_mut(round.run).expect("checked");
-    row.epoch += 1;
+    row.epoch += u64::from(!mutant::on(Mutant::EpochKeptAtCommit));
     row.timer_at = round.timer_at;
     if round.cancel_seen {
         row.cancel = CancelMark::Seen;
@@ -46,7 +47,9 @@ fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
         return;
     }
     let first = row.head + 1;
-    row.head += u64::from(round.count);
+    if !mutant::on(Mutant::HeadKept) {
+        row.head += u64::from(round.count);
+    }
     let (run, execution) = (row.id, row.execution);
     rows.journal.push(JournalRow {
         run,
@@ -96,6 +99,7 @@ fn consume(round: &Round, rows: &mut Rows, now: Timestamp) {
                 };
                 signals::consume(rows, &namespace, &wait);
             }
+            Consumed::Mail(_) if mutant::on(Mutant::OwnMailKept) => {}
             Consumed::Mail(number) => {
                 let mail = MailId {
                     run,
@@ -254,7 +258,8 @@ fn leave(round: &Round, rows: &mut Rows, now: Timestamp) {
 /// Gives the lease up, unless something is there already.
 fn suspend(row: &mut RunRow, now: Timestamp) {
     let due = row.timer_at.is_some_and(|at| at <= now);
-    if row.matched > 0 || row.cancel == CancelMark::Requested || due {
+    let news = row.matched > 0 || row.cancel == CancelMark::Requested || due;
+    if news && !mutant::on(Mutant::SuspendsBlindly) {
         row.settle(now);
         return;
     }
@@ -283,7 +288,10 @@ fn continue_as_new(
 ) {
     let run = round.run;
     ends::close_waits(rows, run, round.claimant(), now);
-    let (first, last) = own_mail(run);
+    let (first, mut last) = own_mail(run);
+    if mutant::on(Mutant::AnewDropsSignals) {
+        last.name = Some(Name::constant("~"));
+    }
     let old: Vec<MailId> = rows
         .mail
         .range(first, last)

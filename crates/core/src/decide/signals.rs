@@ -3,6 +3,7 @@
 use super::wakes::{hand_over, waits_for};
 use super::{offer_key, sender_key, target_run};
 use crate::message::digest;
+use crate::mutant::{self, Mutant};
 use crate::{
     Claimant, Delivery, GateId, KeyId, KeyRow, MailId, MailRow, Name, Offer, OfferId, OfferRow,
     Outcome, Policy, Refusal, Rows, RunId, Sent, Signal, Source, Taken, Timestamp, WaitId, limits,
@@ -94,7 +95,7 @@ fn keep(rows: &mut Rows, id: RunId, signal: &Signal, open: Option<WaitId>, now: 
             at: now,
         },
     );
-    if let Some(wait) = open {
+    if let Some(wait) = open.filter(|_| !mutant::on(Mutant::SignalUnmatched)) {
         let (taken, claimant) = (Taken::Mail(number), signal.claimant);
         let passed = Passed {
             taken,
@@ -142,7 +143,7 @@ fn repeated(
     key: Option<&(KeyId, &Name)>,
     digest: u128,
 ) -> Result<Option<Sent>, Refusal> {
-    let Some((id, name)) = key else {
+    let Some((id, name)) = key.filter(|_| !mutant::on(Mutant::SenderKeyIgnored)) else {
         return Ok(None);
     };
     match rows.keys.get(id) {
@@ -214,7 +215,7 @@ fn give(
         .offers
         .get_mut(&offer)
         .expect("an offer that is given exists");
-    row.taken_by = Some(run);
+    row.taken_by = Some(run).filter(|_| !mutant::on(Mutant::OfferGivenTwice));
     let body = Outcome::Value(row.payload.clone());
     let taken = Taken::Offer(place);
     let passed = Passed {
@@ -305,7 +306,9 @@ pub(super) fn let_go(
     if row.taken.is_some() {
         run.matched -= 1;
     }
-    if let Some(Taken::Offer(place)) = row.taken {
+    if let Some(Taken::Offer(place)) = row.taken
+        && !mutant::on(Mutant::OfferNotGivenBack)
+    {
         let offer = offer_id(namespace, &wait.name, place);
         rows.offers
             .get_mut(&offer)
@@ -321,6 +324,7 @@ pub(super) fn consume(rows: &mut Rows, namespace: &Name, wait: &WaitId) {
         .remove_wait(namespace, wait)
         .expect("a consumed wait exists");
     match row.taken.expect("a consumed wait is matched") {
+        Taken::Mail(_) if mutant::on(Mutant::ConsumedKept) => {}
         Taken::Mail(number) => {
             let mail = MailId {
                 run: wait.run,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::wakes::grant;
 use super::{rounds, run_key, signals};
 use crate::message::digest;
+use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Entry, Hint, JournalRow, KeyRow, Lane, LaneId, Name, Refusal, Rows, RunId, RunRow,
     RunState, Signal, Start, Started, Target, Timestamp, encode_entries, limits,
@@ -89,7 +90,9 @@ fn check(start: &Start) -> Result<(), Refusal> {
 
 /// The run that has the key, or the id. A key or id that was used for something else is a conflict.
 fn existing(start: &Start, rows: &Rows, digest: u128) -> Result<Option<RunId>, Refusal> {
-    if let Some(key) = &start.key {
+    if let Some(key) = &start.key
+        && !mutant::on(Mutant::StartKeyIgnored)
+    {
         let row = rows.keys.get(&run_key(&start.namespace, key));
         let taken = row.and_then(|row| Some((row.digest, row.run?)));
         if let Some((first, run)) = taken.filter(|(_, run)| rows.run(*run).is_some()) {

@@ -1,6 +1,7 @@
 //! Waking a run, and leasing it: the one way into a lease.
 
 use crate::message::MailId;
+use crate::mutant::{self, Mutant};
 use crate::{
     Claimant, Claimed, Delivery, Hint, MailRow, Outcome, Rows, RunId, RunState, Source, Taken,
     Timestamp, WaitId, limits,
@@ -11,6 +12,9 @@ use crate::{
 pub(super) fn wake(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: Timestamp) {
     let Some(row) = rows.run_mut(id) else { return };
     if row.owner.is_some() || row.state == RunState::Parked || row.state.has_ended() {
+        return;
+    }
+    if mutant::on(Mutant::WakeLost) {
         return;
     }
     row.news_at = Some(row.news_at.map_or(now, |since| since.min(now)));
@@ -31,7 +35,7 @@ pub(super) fn grant(rows: &mut Rows, id: RunId, claimant: Claimant, now: Timesta
         row.owner.is_none() && !row.state.has_ended(),
         "run {id} cannot be leased"
     );
-    row.epoch += 1;
+    row.epoch += u64::from(!mutant::on(Mutant::EpochKeptAtClaim));
     row.owner = Some(claimant.worker);
     row.holder = Some(claimant.worker);
     row.lease_until = Some(now.after(claimant.lease.min(limits::LEASE)));
@@ -112,6 +116,9 @@ pub(super) fn inbox(rows: &Rows, id: RunId) -> Vec<Delivery> {
     }
     found.sort_by_key(|(order, _)| *order);
     found.truncate(limits::INBOX);
+    if mutant::on(Mutant::InboxLost) {
+        found.clear();
+    }
     found.into_iter().map(|(_, delivery)| delivery).collect()
 }
 
@@ -134,7 +141,7 @@ pub(super) fn hand_over(
     now: Timestamp,
 ) {
     let row = rows.run_mut(id).expect("a message has a run");
-    row.matched += 1;
+    row.matched += u32::from(!mutant::on(Mutant::MatchedUncounted));
     row.changed_at = now;
     if let Some(owner) = row.owner {
         rows.hints.push(Hint::Mail(id, owner, delivery));
@@ -152,7 +159,8 @@ pub(super) fn tell(
 ) {
     let (id, execution, call) = to;
     let Some(row) = rows.run_mut(id) else { return };
-    if row.state.has_ended() || row.execution != execution {
+    let old = row.execution != execution && !mutant::on(Mutant::ToldToOldExecution);
+    if row.state.has_ended() || old || mutant::on(Mutant::ParentUntold) {
         return;
     }
     row.mail_last += 1;

@@ -1,5 +1,6 @@
 //! Messages that were matched to calls, as they reach the function.
 
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{Consumed, Delivery, Entry, Source};
 
 use super::LiveRun;
@@ -18,6 +19,7 @@ impl LiveRun {
         }
         if let Source::Mail(number) = delivery.source
             && !self.seen_mail.insert(number)
+            && !mutant::on(Mutant::DoubledDeliveryTaken)
         {
             return;
         }

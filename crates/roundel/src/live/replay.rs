@@ -1,5 +1,6 @@
 //! Replay: the journal's entries, one after the other, matched with what the function asks for.
 
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
     Attempted, Call, Claimed, Entry, Failure, JournalRow, Outcome, Payload, Timestamp,
     decode_entries,
@@ -140,6 +141,7 @@ impl LiveRun {
     fn replay_begun(&mut self, call: u32, what: Call, at: Timestamp) -> Result<(), Failure> {
         self.matches(call, &what)?;
         match &what {
+            Call::Sleep { .. } if mutant::on(Mutant::SleepLostInReplay) => {}
             Call::Sleep { until } => {
                 self.timers.insert((*until, call, Due::Sleep));
             }
@@ -252,6 +254,9 @@ impl LiveRun {
         effects.sort_unstable();
         let dropped = inner.dropped.clone();
         drop(inner);
+        if mutant::on(Mutant::EffectLostInReplay) {
+            return;
+        }
         for call in effects.into_iter().filter(|call| !dropped.contains(call)) {
             self.start_attempt(call, now);
         }

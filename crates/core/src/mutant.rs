@@ -1,0 +1,113 @@
+//! Bugs that can be switched on, one at a time, to see that the simulator's checks find them. In a
+//! build without the feature `mutants` the question is a constant `false`, and costs nothing.
+
+/// One bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Mutant {
+    /// Every line of a step's ledger is written twice: no check that sees anything misses this.
+    Canary,
+    /// A round is committed whoever has the run, under whatever epoch.
+    NoFence,
+    /// A worker's fence is its name alone.
+    EpochIgnored,
+    EpochKeptAtCommit,
+    EpochKeptAtClaim,
+    HeadKept,
+    /// A run suspends without looking for what came meanwhile.
+    SuspendsBlindly,
+    StateLost,
+    AnewDropsSignals,
+    WakeLost,
+    InboxLost,
+    MatchedUncounted,
+    ParentUntold,
+    ToldToOldExecution,
+    SenderKeyIgnored,
+    /// A signal looks for a wait first and is put into the mailbox later.
+    SignalUnmatched,
+    OfferNotGivenBack,
+    ConsumedKept,
+    OwnMailKept,
+    OfferGivenTwice,
+    StartKeyIgnored,
+    LostWorkersRunsLost,
+    ReleasedRunsLost,
+    ResumedRunsLost,
+    CancelAckedOnly,
+    CancelNotWoken,
+    StepsAfterCancel,
+    EndOverwritten,
+    EndKeepsWaits,
+    /// What is in memory is taken for current.
+    StaleMemory,
+    DoubledDeliveryTaken,
+    SleepLostInReplay,
+    EffectLostInReplay,
+    /// A step's writes stay although its round was refused or lost.
+    StepOutsideRound,
+}
+
+impl Mutant {
+    /// All but the canary.
+    pub const ALL: [Mutant; 33] = [
+        Mutant::NoFence,
+        Mutant::EpochIgnored,
+        Mutant::EpochKeptAtCommit,
+        Mutant::EpochKeptAtClaim,
+        Mutant::HeadKept,
+        Mutant::SuspendsBlindly,
+        Mutant::StateLost,
+        Mutant::AnewDropsSignals,
+        Mutant::WakeLost,
+        Mutant::InboxLost,
+        Mutant::MatchedUncounted,
+        Mutant::ParentUntold,
+        Mutant::ToldToOldExecution,
+        Mutant::SenderKeyIgnored,
+        Mutant::SignalUnmatched,
+        Mutant::OfferNotGivenBack,
+        Mutant::ConsumedKept,
+        Mutant::OwnMailKept,
+        Mutant::OfferGivenTwice,
+        Mutant::StartKeyIgnored,
+        Mutant::LostWorkersRunsLost,
+        Mutant::ReleasedRunsLost,
+        Mutant::ResumedRunsLost,
+        Mutant::CancelAckedOnly,
+        Mutant::CancelNotWoken,
+        Mutant::StepsAfterCancel,
+        Mutant::EndOverwritten,
+        Mutant::EndKeepsWaits,
+        Mutant::StaleMemory,
+        Mutant::DoubledDeliveryTaken,
+        Mutant::SleepLostInReplay,
+        Mutant::EffectLostInReplay,
+        Mutant::StepOutsideRound,
+    ];
+}
+
+#[cfg(feature = "mutants")]
+std::thread_local! {
+    static ON: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// Switches a bug on for this thread, or the one that is on off.
+#[cfg(feature = "mutants")]
+pub fn switch(mutant: Option<Mutant>) {
+    ON.set(mutant);
+}
+
+/// Is this bug on?
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn on(mutant: Mutant) -> bool {
+    ON.get() == Some(mutant)
+}
+
+/// Never.
+#[cfg(not(feature = "mutants"))]
+#[must_use]
+pub const fn on(_: Mutant) -> bool {
+    false
+}
