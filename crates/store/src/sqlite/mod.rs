@@ -44,8 +44,6 @@ use shared::Shared;
 
 /// Threads that read.
 const READERS: usize = 2;
-/// The name of the thread that writes.
-const WRITER: &str = "roundel-writer";
 
 /// How to open a file.
 #[derive(Clone)]
@@ -142,7 +140,7 @@ impl Sqlite {
             threads: Mutex::new(Vec::new()),
         };
         let at_writer = Arc::clone(&shared);
-        store.spawn(WRITER, move || writer::run(at_writer, writer))?;
+        store.spawn("roundel-writer", move || writer::run(at_writer, writer))?;
         for _ in 0..READERS {
             let shared = Arc::clone(&shared);
             store.spawn("roundel-reader", move || readers::run(&shared))?;
@@ -206,6 +204,7 @@ impl Store for Sqlite {
     }
 
     fn close(&self) {
+        self.shared.queue.close();
         self.shared.reads.close();
         self.shared.pause.close();
         let threads = {
@@ -213,19 +212,12 @@ impl Store for Sqlite {
             std::mem::take(&mut *threads)
         };
         let own = std::thread::current().id();
-        let join = |thread: JoinHandle<()>| {
+        for thread in threads {
             // A receiver of answers may close the store, on the thread that answers.
             if thread.thread().id() != own {
                 let _ = thread.join();
             }
-        };
-        let (writer, others): (Vec<_>, Vec<_>) = threads
-            .into_iter()
-            .partition(|thread| thread.thread().name() == Some(WRITER));
-        // The writer goes last: connections that only read cannot clear the log away.
-        others.into_iter().for_each(join);
-        self.shared.queue.close();
-        writer.into_iter().for_each(join);
+        }
         // A listener may hold the store that it listens to.
         self.shared.forget_listeners();
     }

@@ -312,20 +312,6 @@ fn rows_of_processes_long_gone_are_removed() {
     assert!(count < 64, "{count}");
 }
 
-#[test]
-fn a_database_that_is_closed_is_one_file() {
-    let file = File::new();
-    let id = started(&file.open(), start(1)).run;
-    for n in 1..=100 {
-        let store = file.open();
-        row(&store, id);
-        store.close();
-        let left = std::fs::read_dir(file.folder.path()).unwrap();
-        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["runs.db"], "after {n} times");
-    }
-}
-
 /// Copies a database as a crash would leave it.
 fn crashed(file: &File) -> File {
     let copy = File::new();
