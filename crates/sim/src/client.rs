@@ -43,9 +43,13 @@ impl Client {
     pub(crate) fn new(random: &mut Random) -> Client {
         Client {
             stage: Stage::Free(Timestamp(0)),
-            left: 4 + random.below(5),
+            left: 3 + random.below(4),
             home: 0,
         }
+    }
+
+    pub(crate) fn limit(&mut self, things: usize) {
+        self.left = things;
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -74,7 +78,7 @@ impl World<'_> {
             }
             Stage::Asks(op, at) if at <= self.now => {
                 let home = client.home;
-                let answer = self.transact(&op, Vec::new(), Some(home));
+                let answer = self.ask_or_break(&op, home);
                 self.clients[index].stage = Stage::Told(op, answer);
                 true
             }

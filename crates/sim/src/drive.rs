@@ -224,6 +224,8 @@ impl World<'_> {
                 Note::Mail(delivery) => live.deliver(delivery),
                 Note::Cancel => live.cancel(now),
                 Note::Lost => lost = lost.or(Some(None)),
+                // An answer that comes late, after that to a later claim.
+                Note::Claimed(claimed) if claimed.epoch < live.epoch() => {}
                 Note::Claimed(claimed) if live.is_current(&claimed) => {
                     live.reclaimed(*claimed);
                     lost = None;
@@ -329,7 +331,9 @@ impl World<'_> {
                     worker.claim_at(timer);
                 }
                 let kept = live.committed(committed);
-                let claims = |note: &Note| matches!(note, Note::Claimed(_));
+                let epoch = live.epoch();
+                let claims =
+                    |note: &Note| matches!(note, Note::Claimed(claimed) if claimed.epoch > epoch);
                 if kept || worker.tasks[index].notes.iter().any(claims) {
                     worker.tasks[index].state = State::Drive(live);
                     return;

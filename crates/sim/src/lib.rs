@@ -10,6 +10,7 @@
 mod book;
 mod client;
 mod drive;
+mod exhaust;
 mod flows;
 mod marks;
 mod random;
@@ -19,6 +20,7 @@ mod trace;
 mod worker;
 mod world;
 
+pub use exhaust::{Point, Reach, SCENARIOS, exhaust};
 pub use marks::{Mark, Marks};
 pub use report::{Hunt, Report, hunt, play_all};
 pub use roundel_core::mutant::Mutant;
@@ -76,6 +78,17 @@ impl Player {
     fn played(&self, seed: u64, trace: Trace) -> Played {
         let mut world = World::new(seed, &self.flows, trace);
         world.play();
+        Player::judged(seed, world)
+    }
+
+    /// Plays a scenario, in which only that breaks which is planned.
+    pub(crate) fn scenario(&self, seed: u64, plan: exhaust::Plan) -> Played {
+        let mut world = World::scenario(seed, &self.flows, plan, Trace::silent());
+        world.come_to_rest();
+        Player::judged(seed, world)
+    }
+
+    fn judged(seed: u64, world: World<'_>) -> Played {
         let World {
             mut book,
             model,

@@ -3,14 +3,15 @@
 
 use std::process::ExitCode;
 
-use roundel_sim::{Hunt, Mark, Mutant, Player, Report, hunt, play_all};
+use roundel_sim::{Hunt, Mark, Mutant, Player, Reach, Report, SCENARIOS, exhaust, hunt, play_all};
 
 const HELP: &str = "\
-usage: roundel-sim [--schedules N] [--seed S] [--json] [--trace]
+usage: roundel-sim [--schedules N] [--seed S] [--json] [--trace] [--pairs]
 
   --schedules N  how many schedules are played; 20,000 unless said
   --seed S       the seed of the first; 1 unless said
   --json         the outcome as one object in one line
+  --pairs        scenarios with every pair of crash points too, not only with each alone
   --trace        what happens in the schedule of the seed, line by line";
 
 struct Asked {
@@ -18,6 +19,7 @@ struct Asked {
     seed: u64,
     json: bool,
     trace: bool,
+    reach: Reach,
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
@@ -26,6 +28,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
         seed: 1,
         json: false,
         trace: false,
+        reach: Reach::Alone,
     };
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -38,6 +41,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
             "--seed" => asked.seed = number()?,
             "--json" => asked.json = true,
             "--trace" => asked.trace = true,
+            "--pairs" => asked.reach = Reach::Pairs,
             _ => return Err(format!("error: there is no option `{arg}`")),
         }
     }
@@ -60,12 +64,18 @@ fn main() -> ExitCode {
         return code(played.violations.is_empty());
     }
     let report = play_all(asked.seed, asked.schedules);
+    let scenarios: Vec<u64> = (0..SCENARIOS).collect();
+    let points = exhaust(&scenarios, asked.reach);
     let canary = hunt(&[Mutant::Canary], asked.seed).caught() == 1;
     let hunt = hunt(&Mutant::ALL, asked.seed);
     if asked.json {
-        println!("{}", json(&report, &hunt, asked.seed));
+        println!("{}", json(&report, &points, &hunt, asked.seed));
     } else {
         show(&report, asked.seed);
+        let Report {
+            schedules, seconds, ..
+        } = points;
+        println!("{schedules} crash points of {SCENARIOS} scenarios, in {seconds:.1} s");
         show_hunt(&hunt);
     }
     if !canary {
@@ -77,7 +87,12 @@ fn main() -> ExitCode {
     for (seed, violations) in &report.failed {
         eprintln!("seed {seed}: {}", violations.join("; "));
     }
-    code(report.violations == 0 && canary && hunt.caught() == hunt.mutants.len())
+    for (seed, violations) in &points.failed {
+        eprintln!("scenario {seed}: {}", violations.join("; "));
+    }
+    code(
+        report.violations + points.violations == 0 && canary && hunt.caught() == hunt.mutants.len(),
+    )
 }
 
 fn code(kept: bool) -> ExitCode {
@@ -93,15 +108,15 @@ fn rate(report: &Report) -> f64 {
     (report.schedules as f64 / report.seconds.max(1e-9)).round()
 }
 
-fn json(report: &Report, hunt: &Hunt, seed: u64) -> serde_json::Value {
+fn json(report: &Report, points: &Report, hunt: &Hunt, seed: u64) -> serde_json::Value {
     serde_json::json!({
         "schedules": report.schedules,
-        "violations": report.violations,
+        "violations": report.violations + points.violations,
         "schedules_per_second": rate(report),
         "mutants": { "total": hunt.mutants.len(), "caught": hunt.caught() },
         "ops": report.ops,
         "crashes": report.crashes,
-        "crash_points": 0,
+        "crash_points": points.schedules,
         "seed": seed,
     })
 }

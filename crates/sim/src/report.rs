@@ -95,8 +95,8 @@ fn median(histogram: &[u64]) -> u64 {
 }
 
 /// Plays one schedule; a panic of the code under test is a broken promise too.
-pub(crate) fn guarded(player: &Player, seed: u64) -> Played {
-    let played = catch_unwind(AssertUnwindSafe(|| player.play(seed)));
+fn guarded(seed: u64, play: impl FnOnce() -> Played) -> Played {
+    let played = catch_unwind(AssertUnwindSafe(play));
     played.unwrap_or_else(|panic| Played {
         seed,
         hash: 0,
@@ -115,27 +115,30 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Plays the schedules of `count` seeds, the first being `first`, on all cores.
-///
-/// # Panics
-/// When a thread cannot be joined.
 #[must_use]
 pub fn play_all(first: u64, count: u64) -> Report {
+    in_parallel(count, |player, at| player.play(first + at))
+}
+
+/// Plays so many schedules on all cores, and adds up what came of them.
+pub(crate) fn in_parallel(count: u64, play: impl Fn(&Player, u64) -> Played + Sync) -> Report {
     // Panics are part of the schedules; each would be printed otherwise.
     std::panic::set_hook(Box::new(|_| {}));
     let begun = Instant::now();
-    let threads = thread::available_parallelism().map_or(2, |threads| threads.get() as u64);
-    let play = |offset: u64| {
+    let threads = thread::available_parallelism().map_or(2, usize::from);
+    let play = &play;
+    let part = |offset: u64| {
         let player = Player::default();
         let mut report = Report::default();
-        for seed in (first + offset..first + count).step_by(threads as usize) {
-            report.add(&guarded(&player, seed));
+        for at in (offset..count).step_by(threads) {
+            report.add(&guarded(at, || play(&player, at)));
         }
         report
     };
     let mut all = Report::default();
     thread::scope(|scope| {
-        let playing: Vec<_> = (0..threads)
-            .map(|offset| scope.spawn(move || play(offset)))
+        let playing: Vec<_> = (0..threads as u64)
+            .map(|offset| scope.spawn(move || part(offset)))
             .collect();
         for thread in playing {
             all.merge(&thread.join().expect("a player catches panics"));
@@ -188,7 +191,7 @@ pub fn hunt(mutants: &[Mutant], first: u64) -> Hunt {
                 break;
             };
             mutant::switch(Some(*mutant));
-            let broken = |seed: &u64| !guarded(&player, *seed).violations.is_empty();
+            let broken = |seed: &u64| !guarded(*seed, || player.play(*seed)).violations.is_empty();
             let seed = (first..first + HUNT).find(broken);
             found.lock().expect("no panic here")[at] = seed.map(|seed| seed - first + 1);
         }

@@ -11,6 +11,7 @@ use roundel_core::{Failure, Name, Op, Payload, Refusal, Reply, RunId, Timestamp}
 use roundel_store::Model;
 
 use crate::client::Client;
+use crate::exhaust::{Plan, Point};
 use crate::flows::Flow;
 use crate::marks::{Mark, Marks};
 use crate::random::Random;
@@ -69,6 +70,10 @@ pub(crate) struct World<'a> {
     pub(crate) trace: Trace,
     pub(crate) marks: Marks,
     pub(crate) book: crate::book::Book,
+    /// What breaks at which request, if this is a scenario.
+    pub(crate) plan: Plan,
+    /// What happens to the request at hand.
+    pub(crate) fate: Option<Point>,
     late: Vec<Late>,
     idle: usize,
     pub(crate) ops: u64,
@@ -114,6 +119,8 @@ impl<'a> World<'a> {
             trace,
             marks: Marks::default(),
             book: crate::book::Book::default(),
+            plan: Plan::new(),
+            fate: None,
             late: Vec::new(),
             idle: 0,
             ops: 0,
@@ -122,11 +129,27 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A short schedule in which only that breaks which is planned.
+    pub(crate) fn scenario(seed: u64, flows: &'a [Flow], plan: Plan, trace: Trace) -> World<'a> {
+        let mut world = World::new(seed, flows, trace);
+        world.faults = Faults::default();
+        world.plan = plan;
+        world.workers.truncate(2);
+        world.clients.truncate(1);
+        world.clients[0].limit(3);
+        world
+    }
+
     /// Plays it to its end: with faults, then without until all is at rest.
     pub(crate) fn play(&mut self) {
         for _ in 0..TICKS {
             self.tick();
         }
+        self.come_to_rest();
+    }
+
+    /// Ends the faults, and plays until nothing is left to do.
+    pub(crate) fn come_to_rest(&mut self) {
         self.end_faults();
         for tick in 0..DRAIN {
             self.tick();
@@ -164,7 +187,7 @@ impl<'a> World<'a> {
         let did = if picked < workers * 2 {
             self.worker_acts(picked % workers)
         } else if picked < workers * 3 {
-            self.store_serves(picked % workers)
+            self.serve_or_break(picked % workers)
         } else if picked < actors - 2 {
             let client = (picked - workers * 3) / 2;
             self.client_acts(client)
@@ -233,6 +256,15 @@ impl<'a> World<'a> {
         self.ops += 1;
         if mutant::on(Mutant::StepOutsideRound) && !written.is_empty() {
             site::with(|site| site.commit(std::mem::take(&mut written)));
+        }
+        match self.fate {
+            Some(Point::NotApplied) => return Err(Fault::Unknown),
+            Some(Point::ReplyLost | Point::AfterCommit) => {
+                let _ = self.apply(op, written);
+                self.model.take_hints();
+                return Err(Fault::Unknown);
+            }
+            _ => {}
         }
         if self.faults.unavailable && self.random.once_in(16) {
             self.marks.hit(Mark::Unavailable);

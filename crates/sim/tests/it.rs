@@ -1,6 +1,6 @@
 //! The simulator itself: that it repeats, and that its schedules are worth something.
 
-use roundel_sim::{Mutant, Player, hunt, play_all};
+use roundel_sim::{Mutant, Player, Reach, exhaust, hunt, play_all};
 
 #[test]
 fn the_same_seed_gives_the_same_schedule() {
@@ -40,4 +40,11 @@ fn every_planted_bug_is_found() {
     let hunt = hunt(&Mutant::ALL, 1);
     let missed: Vec<_> = hunt.mutants.iter().filter(|(_, at)| at.is_none()).collect();
     assert!(missed.is_empty(), "{missed:?}");
+}
+
+#[test]
+fn a_crash_at_any_store_boundary_breaks_no_promise() {
+    let report = exhaust(&[0, 1, 2, 3, 4, 5], Reach::Alone);
+    assert!(report.schedules > 400, "{} points", report.schedules);
+    assert!(report.failed.is_empty(), "{:#?}", report.failed);
 }

@@ -1,0 +1,128 @@
+//! Every crash point of a scenario, alone and in pairs: a scenario is a short schedule without
+//! faults, and each request that reaches the store has four places at which things can break.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::report::{Report, in_parallel};
+use crate::world::{Fault, World};
+use crate::{Player, world};
+
+/// Scenarios that are played.
+pub const SCENARIOS: u64 = 20;
+
+/// Where it breaks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Point {
+    /// The process dies, and the request never arrives.
+    BeforeBegin,
+    /// The commit is lost, and nobody knows.
+    NotApplied,
+    /// The commit is done, and its reply is lost; so are its hints.
+    ReplyLost,
+    /// The commit is done, and the process dies before anybody is woken.
+    AfterCommit,
+}
+
+impl Point {
+    const ALL: [Point; 4] = [
+        Point::BeforeBegin,
+        Point::NotApplied,
+        Point::ReplyLost,
+        Point::AfterCommit,
+    ];
+}
+
+/// What breaks at which request, in order.
+pub(crate) type Plan = VecDeque<(u64, Point)>;
+
+impl World<'_> {
+    /// Does something break at the next request?
+    fn planned(&mut self) -> Option<Point> {
+        let (at, point) = *self.plan.front()?;
+        if at > self.ops {
+            return None;
+        }
+        self.plan.pop_front();
+        self.fate = match point {
+            Point::BeforeBegin => None,
+            other => Some(other),
+        };
+        Some(point)
+    }
+
+    /// Takes a request of a process to the store, or lets it break.
+    pub(crate) fn serve_or_break(&mut self, at: usize) -> bool {
+        if self.workers[at].outbox.is_empty() {
+            return false;
+        }
+        let point = self.planned();
+        if point == Some(Point::BeforeBegin) {
+            self.ops += 1;
+            self.crash(at);
+            return true;
+        }
+        self.store_serves(at);
+        self.fate = None;
+        if point == Some(Point::AfterCommit) {
+            self.crash(at);
+        }
+        true
+    }
+
+    /// The same for what a client asks: its process is the one that dies.
+    pub(crate) fn ask_or_break(&mut self, op: &roundel_core::Op, home: usize) -> world::Answer {
+        let point = self.planned();
+        if point == Some(Point::BeforeBegin) {
+            self.ops += 1;
+            self.crash(home);
+            return Err(Fault::Unknown);
+        }
+        let answer = self.transact(op, Vec::new(), Some(home));
+        self.fate = None;
+        if point == Some(Point::AfterCommit) {
+            self.crash(home);
+            return Err(Fault::Unknown);
+        }
+        answer
+    }
+}
+
+/// How far the points are combined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Each alone.
+    Alone,
+    /// Each alone, and each pair.
+    Pairs,
+}
+
+/// Plays these scenarios with every crash point. The report's schedules are the points and pairs.
+#[must_use]
+pub fn exhaust(scenarios: &[u64], reach: Reach) -> Report {
+    let begun = Instant::now();
+    let player = Player::default();
+    let mut plans: Vec<(u64, Plan)> = Vec::new();
+    for seed in scenarios {
+        let requests = player.scenario(*seed, Plan::new()).ops;
+        let points =
+            |after: u64| (after..requests).flat_map(|at| Point::ALL.map(|point| (at, point)));
+        for first in points(0) {
+            plans.push((*seed, Plan::from([first])));
+            if reach == Reach::Pairs {
+                let pairs = points(first.0 + 1);
+                plans.extend(pairs.map(|second| (*seed, Plan::from([first, second]))));
+            }
+        }
+    }
+    let mut report = in_parallel(plans.len() as u64, |player, at| {
+        let (seed, plan) = &plans[usize::try_from(at).expect("an index")];
+        let mut played = player.scenario(*seed, plan.clone());
+        for violation in &mut played.violations {
+            *violation = format!("{violation} (breaks at {plan:?})");
+        }
+        played
+    });
+    report.seconds = begun.elapsed().as_secs_f64();
+    report
+}
