@@ -1,8 +1,10 @@
 //! Real processes, really killed. A worker process is killed at random points, again and again,
-//! while a population of runs goes on; then everything must have happened, and once.
+//! some of them while they still open the file, while a population of runs goes on; now and then one
+//! is stopped until others have its runs, and goes on as a zombie. Then everything must have
+//! happened, and once.
 //!
 //! This program is the harness and, with a hidden argument, the worker. `ROUNDEL_KILLS` says how
-//! often to kill in each of the two parts, `ROUNDEL_SEED` when.
+//! often to kill, in both parts together, `ROUNDEL_SEED` when.
 
 use std::future::Future;
 use std::path::Path;
@@ -30,6 +32,14 @@ const SIGNAL: u32 = 1_000;
 const POPULATION: usize = 60;
 const LEASE: Duration = Duration::from_millis(400);
 const WORKER: &str = "--worker";
+/// One of so many kills is followed by another one while the next process recovers.
+const AGAIN: u64 = 3;
+/// Before one of so many kills, a process is stopped for so many leases.
+const ZOMBIE: usize = 12;
+const LEASES: u32 = 3;
+/// Of so many zombies one is fenced for certain; most are.
+const ZOMBIES: u32 = 8;
+const FENCED: &str = "fenced";
 
 async fn note(tx: Tx, run: String, step: u32) -> RunResult<u32> {
     tx.execute(
@@ -83,8 +93,26 @@ async fn work(file: &Path) -> Result<(), roundel::Error> {
         .lease(LEASE)
         .register(WALK, walk)
         .register(ERRAND, errand);
-    let _engine = engine.start().await?;
-    std::future::pending().await
+    let engine = engine.start().await?;
+    let told = file.with_extension(format!("{}.{FENCED}", std::process::id()));
+    let mut fenced = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let now = engine.metrics().rounds_fenced;
+        if now > fenced {
+            fenced = now;
+            std::fs::write(&told, now.to_string()).expect("a file beside the database");
+        }
+    }
+}
+
+/// How many rounds of zombies were refused: each worker leaves its number beside the database.
+fn fenced(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).expect("the folder");
+    let files = files.map(|file| file.expect("a file").path());
+    let told = files.filter(|path| path.extension().is_some_and(|end| end == FENCED));
+    let told = told.filter_map(|path| std::fs::read_to_string(path).ok());
+    told.filter_map(|number| number.parse::<u64>().ok()).sum()
 }
 
 /// A small generator: the same seed kills at the same moments, as far as the machine allows.
@@ -108,6 +136,12 @@ impl Worker {
         let worker = Command::new(program).arg(WORKER).arg(file).spawn();
         Worker(worker.expect("a worker can be started"))
     }
+
+    fn send(&self, signal: &str) {
+        let id = self.0.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(sent.is_ok_and(|sent| sent.success()), "{signal} was sent");
+    }
 }
 
 impl Drop for Worker {
@@ -123,6 +157,8 @@ struct Harness {
     /// Runs up to this one were sent their signal.
     signalled: u32,
     random: Random,
+    /// Processes that were stopped for too long.
+    zombies: u32,
 }
 
 impl Harness {
@@ -168,20 +204,46 @@ impl Harness {
 
     async fn kill(&mut self, file: &Path, workers: usize, kills: usize) {
         let mut alive: Vec<Worker> = (0..workers).map(|_| Worker::spawn(file)).collect();
-        for kill in 0..kills {
+        let mut kill = 0;
+        while kill < kills {
             self.refill().await;
             self.signal(u32::try_from(POPULATION / 3).expect("few"))
                 .await;
-            let pause = 10 + self.random.below(150);
-            tokio::time::sleep(Duration::from_millis(pause)).await;
+            self.pause(10, 150).await;
+            let place = kill % workers;
+            if kill % ZOMBIE == ZOMBIE - 1 {
+                self.zombie(file, &alive[place]).await;
+            }
             // The next one lives already when this one dies.
-            alive[kill % workers] = Worker::spawn(file);
+            alive[place] = Worker::spawn(file);
+            kill += 1;
+            if kill < kills && self.random.below(AGAIN) == 0 {
+                self.pause(0, 30).await;
+                alive[place] = Worker::spawn(file);
+                kill += 1;
+            }
         }
         self.signal(0).await;
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.unfinished().await > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    async fn pause(&mut self, least: u64, more: u64) {
+        let pause = least + self.random.below(more);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+
+    /// Stops a process in the middle of its work until its leases have ended and another one has
+    /// its runs; then both go on for a while.
+    async fn zombie(&mut self, file: &Path, worker: &Worker) {
+        worker.send("STOP");
+        let _heir = Worker::spawn(file);
+        tokio::time::sleep(LEASE * LEASES).await;
+        worker.send("CONT");
+        self.zombies += 1;
+        self.pause(50, 100).await;
     }
 
     /// Runs that did not complete, or not with what they should have; and how many did.
@@ -306,6 +368,7 @@ async fn part(workers: usize, kills: usize, seed: u64) -> bool {
         started: 0,
         signalled: 0,
         random: Random(seed | 1),
+        zombies: 0,
     };
     let begin = Instant::now();
     harness.kill(&file, workers, kills).await;
@@ -315,9 +378,14 @@ async fn part(workers: usize, kills: usize, seed: u64) -> bool {
     wrong.extend(Sqlite::integrity(&file, || ()).expect("the file opens"));
     let found = findings(&file, harness.started);
     wrong.extend(found.wrong);
+    let fenced = fenced(folder.path());
+    if fenced == 0 && harness.zombies >= ZOMBIES {
+        wrong.push("no zombie was fenced: none went on after it was stopped".into());
+    }
     println!(
-        "workers: {workers}, kills: {kills}, runs: {completed} completed, ledger rows: {}, \
+        "workers: {workers}, kills: {kills}, zombies: {}, fenced rounds: {fenced}, runs: {completed} completed, ledger rows: {}, \
          duplicates: {}, {:.0} s, seed {seed}",
+        harness.zombies,
         found.rows,
         found.duplicates,
         begin.elapsed().as_secs_f64()
@@ -360,14 +428,14 @@ fn main() {
         let ended = runtime.block_on(work(Path::new(&file)));
         panic!("a worker ended by itself: {ended:?}");
     }
-    let kills = usize::try_from(setting("ROUNDEL_KILLS", 200)).expect("a number of kills");
+    let kills = usize::try_from(setting("ROUNDEL_KILLS", 300)).expect("a number of kills");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_or(1, |since| since.subsec_nanos().into());
     let seed = setting("ROUNDEL_SEED", now);
     println!("seed {seed}");
     let well: Vec<bool> = parts()
         .into_iter()
-        .map(|workers| runtime.block_on(part(workers, kills, seed)))
+        .map(|workers| runtime.block_on(part(workers, kills.div_ceil(2), seed)))
         .collect();
     let passed = well.iter().filter(|part| **part).count();
     println!("{passed} passed, {} failed", well.len() - passed);

@@ -21,6 +21,8 @@ thread_local! {
     static STEP: Cell<u64> = const { Cell::new(0) };
     /// That step ran a statement that no step may run.
     static BROKE: Cell<bool> = const { Cell::new(false) };
+    /// What the database could not do for that step, through no fault of its own.
+    static FAILED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// The number of the next step: handles of two threads never have the same.
@@ -194,12 +196,20 @@ impl Tx {
     }
 }
 
-/// Remembers a broken rule until the step has ended.
+/// Remembers a broken rule, or a database that failed, until the step has ended.
 fn noted(error: TxError) -> TxError {
-    if matches!(error, TxError::Refused(_)) {
-        BROKE.set(true);
+    match &error {
+        TxError::Busy(message) => FAILED.set(Some(message.clone())),
+        // The transaction may have been ended by the failure before.
+        TxError::Refused(_) if FAILED.with_borrow(Option::is_none) => BROKE.set(true),
+        _ => {}
     }
     error
+}
+
+/// What the database could not do for the last step on this thread.
+pub(crate) fn failed() -> Option<String> {
+    FAILED.take()
 }
 
 /// Is user code running on this thread? Then the connection's guards are up.
@@ -227,6 +237,7 @@ pub(crate) fn enter(connection: Rc<Connection>) -> Entered {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     CURRENT.set(Some(connection));
     BROKE.set(false);
+    FAILED.set(None);
     STEP.set(number);
     Entered { number }
 }

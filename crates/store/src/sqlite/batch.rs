@@ -258,7 +258,8 @@ impl<'c> Session<'c> {
             catch_unwind(AssertUnwindSafe(|| work.run(entered.tx())))
         };
         if self.connection.is_autocommit() {
-            return Err(Trouble::Ended(place));
+            // The database itself ends a transaction in which the disk failed or was full.
+            return Err(tx::failed().map_or(Trouble::Ended(place), Trouble::Broken));
         }
         let worked = worked.unwrap_or_else(|_| Worked {
             round: work.refused(TxError::Database("it panicked".into())),

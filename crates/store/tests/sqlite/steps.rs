@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use roundel_core::{GateId, Op, Refusal, Reply, RunId, WorkerId};
 use roundel_store::{Answered, Ask, Error, Row, Sqlite, Store, Tx, TxError, Value, Work, Worked};
 
+use crate::disk::{Disk, Plan};
 use crate::tools::{
     FLOW, File, SPACE, WORKER, ask_all, claimant, claimed, commit, dump, now_or_never, round, row,
 };
@@ -579,4 +580,41 @@ fn the_futures_of_a_transaction_can_be_sent() {
     );
     assert!(answer.result.is_ok());
     store.close();
+}
+
+#[test]
+fn g4_a_disk_that_fails_inside_a_step_is_not_the_fault_of_the_step() {
+    let file = File::new();
+    let disk = Arc::new(Disk::mount(file.folder.path(), Plan::Well));
+    let (store, id) = prepared(&file);
+    drop(store);
+    // Nothing is in memory any more, so that the step has to read.
+    let store = file.open();
+    let failing = Arc::clone(&disk);
+    let (ask, refused) = refusable(id, 2, move |tx| {
+        failing.fail_reads(true);
+        let failed = execute(&tx, "UPDATE account SET amount = 1");
+        failing.fail_reads(false);
+        assert!(matches!(failed, Err(TxError::Busy(_))), "{failed:?}");
+        let after = execute(&tx, "UPDATE account SET amount = 2");
+        assert!(after.is_err(), "the transaction is gone");
+        assert!(!tx.broke_a_rule());
+        false
+    });
+    let answer = one(&store, ask);
+    assert!(
+        matches!(answer.result, Err(Error::Unavailable(_))),
+        "{answer:?}"
+    );
+    assert_eq!(*refused.lock().unwrap(), []);
+    assert_eq!(amount(&file), 100);
+    let again = one(
+        &store,
+        step(id, 2, |tx| {
+            execute(&tx, "UPDATE account SET amount = 3").unwrap();
+            true
+        }),
+    );
+    assert!(again.result.is_ok(), "{again:?}");
+    assert_eq!(amount(&file), 3);
 }

@@ -104,6 +104,7 @@ struct State {
     changes: u64,
     struck: bool,
     dead: bool,
+    unreadable: bool,
     files: BTreeMap<String, Content>,
     /// What the real files should not have been.
     wrong: Vec<String>,
@@ -142,6 +143,7 @@ impl Disk {
                 changes: 0,
                 struck: false,
                 dead: false,
+                unreadable: false,
                 files: BTreeMap::new(),
                 wrong: Vec::new(),
             }),
@@ -167,6 +169,17 @@ impl Disk {
     /// From now on all is well.
     pub(crate) fn mend(&self) {
         self.lock().plan = Plan::Well;
+    }
+
+    /// From now on, or no longer, nothing can be read.
+    pub(crate) fn fail_reads(&self, fail: bool) {
+        self.lock().unreadable = fail;
+    }
+
+    /// Can nothing be read?
+    pub(super) fn is_unreadable(&self) -> bool {
+        let state = self.lock();
+        state.dead || state.unreadable
     }
 
     /// Is the power gone?
