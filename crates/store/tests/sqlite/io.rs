@@ -98,7 +98,7 @@ impl Work for Step {
 }
 
 const TABLE: &str = "CREATE TABLE ledger (id INTEGER PRIMARY KEY, pad BLOB)";
-const NOTE: &str = "INSERT INTO ledger (pad) VALUES (zeroblob(3000))";
+const NOTE: &str = "INSERT INTO ledger (pad) VALUES (printf('%3000d', 7))";
 const WAIT: Name = Name::constant("signed");
 
 /// What happens to one run, from its start to its end, or its deletion.
@@ -214,6 +214,8 @@ struct Play<'a> {
     longest: u64,
     /// How long a request may take.
     patience: Duration,
+    /// The power goes when a deed is said not to have happened.
+    cut: bool,
     /// The states before and after each deed, if they are known.
     states: &'a [String],
 }
@@ -243,6 +245,7 @@ impl<'a> Play<'a> {
             current: 0,
             longest: 0,
             patience: Options::default().answer_within,
+            cut: false,
             states,
         }
     }
@@ -323,6 +326,10 @@ impl<'a> Play<'a> {
             }
             if again.is_empty() || (unknown && self.happened(number)) {
                 return Ended::Done;
+            }
+            if self.cut && !unknown && again.len() == wishes.len() {
+                self.disk.cut();
+                return Ended::Dead;
             }
             left = again;
         }
@@ -478,30 +485,58 @@ fn errors_within(patience: Duration, count: u64, how: How) {
     });
 }
 
-/// Plays until the power goes, and looks at what is left, for some seeds.
-fn power_loss(deeds: &[Deed], states: &[String], at: u64) {
-    let plan = Plan::PowerLoss { at };
-    let mut play = Play::new(plan, states);
+/// Plays until the power goes. Returns how many deeds were acknowledged.
+fn play_until_dead(play: &mut Play<'_>, deeds: &[Deed]) -> usize {
     let mut done = 0;
     if play.open() == Ended::Done {
-        for (number, deed) in deeds.iter().enumerate() {
-            if play.deed(number, deed) == Ended::Dead {
-                break;
-            }
+        let mut deeds = deeds.iter().enumerate();
+        while deeds
+            .next()
+            .is_some_and(|(number, deed)| play.deed(number, deed) == Ended::Done)
+        {
             done += 1;
         }
     }
     play.close();
-    assert!(play.disk.struck(), "{plan:?}");
-    assert_eq!(play.disk.wrong(), [""; 0], "{plan:?}");
+    assert_eq!(play.disk.wrong(), [""; 0]);
+    done
+}
+
+/// Whatever a loss of power leaves, it is one of these states.
+fn assert_left(play: &Play<'_>, what: &Plan, number: u64, known: &[String]) {
     for turn in 0..LOSSES {
-        let seed = seed() * 1_000_003 + at * LOSSES + turn;
+        let seed = seed() * 1_000_003 + number * LOSSES + turn;
         let after = folder();
         play.disk.leave(after.path(), &mut Random::new(seed));
         let left = found(&after.path().join("runs.db"), &play.file);
-        let known = &states[done..(done + 2).min(states.len())];
         let fits = left.as_ref().is_ok_and(|left| known.contains(left));
-        assert!(fits, "{plan:?}, seed {seed}, after {done} deeds: {left:?}");
+        assert!(fits, "{what:?}, seed {seed}: {left:?}");
+    }
+}
+
+fn power_loss(deeds: &[Deed], states: &[String], at: u64) {
+    let plan = Plan::PowerLoss { at };
+    let mut play = Play::new(plan, states);
+    let done = play_until_dead(&mut play, deeds);
+    assert!(play.disk.struck(), "{plan:?}");
+    let known = &states[done..(done + 2).min(states.len())];
+    assert_left(&play, &plan, at, known);
+}
+
+/// A change fails, and if that was told as something that did not happen, the power goes.
+fn denied(deeds: &[Deed], states: &[String], from: u64) {
+    for how in [How::Error, How::Torn, How::Late, How::Full] {
+        let plan = Plan::Errors {
+            from,
+            count: 1,
+            how,
+        };
+        let mut play = Play::new(plan, states);
+        play.cut = true;
+        let done = play_until_dead(&mut play, deeds);
+        if play.disk.is_dead() {
+            assert_left(&play, &plan, from, &states[done..=done]);
+        }
     }
 }
 
@@ -538,4 +573,9 @@ fn g3_a_disk_that_is_full_for_a_while_loses_nothing() {
 #[test]
 fn g5_a_loss_of_power_loses_nothing_that_was_acknowledged() {
     sweep(power_loss);
+}
+
+#[test]
+fn a5_what_is_said_not_to_have_happened_is_not_there_after_a_loss_of_power() {
+    sweep(denied);
 }

@@ -171,6 +171,13 @@ impl Disk {
         self.lock().plan = Plan::Well;
     }
 
+    /// The power goes now.
+    pub(crate) fn cut(&self) {
+        let mut state = self.lock();
+        self.compare(&mut state);
+        state.dead = true;
+    }
+
     /// From now on, or no longer, nothing can be read.
     pub(crate) fn fail_reads(&self, fail: bool) {
         self.lock().unreadable = fail;
