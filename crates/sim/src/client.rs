@@ -21,11 +21,11 @@ enum Stage {
     /// Thinks of the next thing, from then on.
     Free(Timestamp),
     /// Asks, from then on.
-    Asks(Op, Timestamp),
+    Asks(Box<Op>, Timestamp),
     /// Waits for a worker that starts the run itself.
-    Local(Op, usize),
+    Local(Box<Op>, usize),
     /// Was told.
-    Told(Op, Answer),
+    Told(Box<Op>, Box<Answer>),
     /// Has nothing more to do.
     Done,
 }
@@ -40,16 +40,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(random: &mut Random) -> Client {
+    pub(crate) fn new(random: &mut Random, things: usize) -> Client {
         Client {
             stage: Stage::Free(Timestamp(0)),
-            left: 3 + random.below(4),
+            left: (3 + random.below(4)).min(things),
             home: 0,
         }
-    }
-
-    pub(crate) fn limit(&mut self, things: usize) {
-        self.left = things;
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -68,6 +64,9 @@ impl World<'_> {
     /// One thing that a client does. Returns whether there was one.
     pub(crate) fn client_acts(&mut self, index: usize) -> bool {
         let client = &mut self.clients[index];
+        if client.is_done() || client.next_time().is_some_and(|at| at > self.now) {
+            return false;
+        }
         match std::mem::replace(&mut client.stage, Stage::Done) {
             Stage::Free(_) if client.left == 0 => true,
             Stage::Free(at) if at <= self.now => {
@@ -79,11 +78,11 @@ impl World<'_> {
             Stage::Asks(op, at) if at <= self.now => {
                 let home = client.home;
                 let answer = self.ask_or_break(&op, home);
-                self.clients[index].stage = Stage::Told(op, answer);
+                self.clients[index].stage = Stage::Told(op, Box::new(answer));
                 true
             }
             Stage::Told(op, answer) => {
-                self.told(index, op, answer);
+                self.told(index, op, *answer);
                 true
             }
             waiting => {
@@ -161,7 +160,7 @@ impl World<'_> {
                 return self.rest(index);
             }
         };
-        self.clients[index].stage = Stage::Asks(op, self.now);
+        self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
     }
 
     /// Some clients come back at once, others when runs have long been waiting.
@@ -230,7 +229,7 @@ impl World<'_> {
         if here && start.key.is_none() {
             self.workers[home].expect(&start);
         }
-        self.clients[index].stage = Stage::Asks(Op::Start(start), self.now);
+        self.clients[index].stage = Stage::Asks(Box::new(Op::Start(start)), self.now);
     }
 
     fn start_here(&mut self, index: usize, mut start: Start) {
@@ -257,7 +256,7 @@ impl World<'_> {
             Turn::Read(call) => live.read_again(call),
             Turn::Step | Turn::Wait(_) | Turn::Yield => {}
         }
-        self.clients[index].stage = Stage::Local(Op::Start(plain), home);
+        self.clients[index].stage = Stage::Local(Box::new(Op::Start(plain)), home);
         let worker = &mut self.workers[home];
         worker.tasks.push(Task {
             run,
@@ -320,14 +319,14 @@ impl World<'_> {
     fn tell_client(&mut self, client: usize, answer: Answer) {
         let stage = std::mem::replace(&mut self.clients[client].stage, Stage::Done);
         if let Stage::Local(op, _) = stage {
-            self.clients[client].stage = Stage::Told(op, answer);
+            self.clients[client].stage = Stage::Told(op, Box::new(answer));
         } else {
             self.clients[client].stage = stage;
         }
     }
 
     /// A client learns what came of what it asked for.
-    fn told(&mut self, index: usize, op: Op, answer: Answer) {
+    fn told(&mut self, index: usize, op: Box<Op>, answer: Answer) {
         let reply = match answer {
             Ok(reply) => reply,
             Err(Fault::Refused(_)) => {
@@ -342,7 +341,7 @@ impl World<'_> {
         };
         let home = self.clients[index].home;
         self.rest(index);
-        match (&op, reply) {
+        match (&*op, reply) {
             (Op::Start(start), Reply::Started(started)) => {
                 self.start_told(start, started, home);
             }

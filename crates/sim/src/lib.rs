@@ -15,6 +15,7 @@ mod flows;
 mod marks;
 mod random;
 mod report;
+mod shrink;
 mod site;
 mod trace;
 mod worker;
@@ -24,6 +25,7 @@ pub use exhaust::{Point, Reach, SCENARIOS, exhaust};
 pub use marks::{Mark, Marks};
 pub use report::{Hunt, Report, hunt, play_all};
 pub use roundel_core::mutant::Mutant;
+pub use shrink::Cut;
 
 use flows::Flow;
 use trace::Trace;
@@ -66,17 +68,22 @@ impl Player {
     /// Plays the schedule of this seed.
     #[must_use]
     pub fn play(&self, seed: u64) -> Played {
-        self.played(seed, Trace::silent())
+        self.played(seed, Cut::default(), Trace::silent())
     }
 
     /// Plays it and tells what happened.
     #[must_use]
-    pub fn tell(&self, seed: u64) -> Played {
-        self.played(seed, Trace::told())
+    pub fn tell(&self, seed: u64, cut: Cut) -> Played {
+        self.played(seed, cut, Trace::told())
     }
 
-    fn played(&self, seed: u64, trace: Trace) -> Played {
-        let mut world = World::new(seed, &self.flows, trace);
+    /// Plays it; a panic of the code under test is a broken promise too.
+    fn guarded(&self, seed: u64, cut: Cut) -> Played {
+        report::guarded(seed, || self.played(seed, cut, Trace::silent()))
+    }
+
+    fn played(&self, seed: u64, cut: Cut, trace: Trace) -> Played {
+        let mut world = World::new(seed, &self.flows, cut, trace);
         world.play();
         Player::judged(seed, world)
     }
@@ -106,7 +113,7 @@ impl Player {
             crashes,
             violations: book.violations,
             marks,
-            trace: trace.into_lines(),
+            trace: shrink::readable(trace.into_lines()),
         }
     }
 }

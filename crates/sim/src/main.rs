@@ -3,7 +3,9 @@
 
 use std::process::ExitCode;
 
-use roundel_sim::{Hunt, Mark, Mutant, Player, Reach, Report, SCENARIOS, exhaust, hunt, play_all};
+use roundel_sim::{
+    Cut, Hunt, Mark, Mutant, Player, Reach, Report, SCENARIOS, exhaust, hunt, play_all,
+};
 
 const HELP: &str = "\
 usage: roundel-sim [--schedules N] [--seed S] [--json] [--trace] [--pairs]
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
         }
     };
     if asked.trace {
-        let played = Player::default().tell(asked.seed);
+        let played = Player::default().tell(asked.seed, Cut::default());
         for line in played.trace.iter().chain(&played.violations) {
             println!("{line}");
         }
@@ -86,6 +88,9 @@ fn main() -> ExitCode {
     }
     for (seed, violations) in &report.failed {
         eprintln!("seed {seed}: {}", violations.join("; "));
+    }
+    if let Some((seed, _)) = report.failed.first() {
+        tell_short(*seed);
     }
     for (seed, violations) in &points.failed {
         eprintln!("scenario {seed}: {}", violations.join("; "));
@@ -146,5 +151,15 @@ fn show_hunt(hunt: &Hunt) {
     for (mutant, at) in &hunt.mutants {
         let at = at.map_or("not found".into(), |at| at.to_string());
         println!("{at:>12}  {mutant:?}");
+    }
+}
+
+/// A failed schedule, as short as it was possible to make it.
+fn tell_short(seed: u64) {
+    if let Some(played) = Player::default().shrink(seed) {
+        eprintln!("seed {seed}, made short:");
+        for line in played.trace.iter().chain(&played.violations) {
+            eprintln!("  {line}");
+        }
     }
 }

@@ -95,7 +95,7 @@ fn median(histogram: &[u64]) -> u64 {
 }
 
 /// Plays one schedule; a panic of the code under test is a broken promise too.
-fn guarded(seed: u64, play: impl FnOnce() -> Played) -> Played {
+pub(crate) fn guarded(seed: u64, play: impl FnOnce() -> Played) -> Played {
     let played = catch_unwind(AssertUnwindSafe(play));
     played.unwrap_or_else(|panic| Played {
         seed,

@@ -37,6 +37,9 @@ impl Trace {
         self.mix(kind.len() as u64 ^ u64::from(kind.as_bytes()[0]) << 8);
         self.mix(run.map_or(0, |run| run.0.as_u64_pair().1));
         self.mix(u64::from(answer.is_ok()));
+        if matches!(answer, Ok(Reply::Claimed { runs, .. }) if runs.is_empty()) {
+            return;
+        }
         self.say(now, || {
             let of = run.map(|run| format!(" {run}")).unwrap_or_default();
             let detail = detail(op);

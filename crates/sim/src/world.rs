@@ -15,6 +15,7 @@ use crate::exhaust::{Plan, Point};
 use crate::flows::Flow;
 use crate::marks::{Mark, Marks};
 use crate::random::Random;
+use crate::shrink::Cut;
 use crate::site::{self, Line};
 use crate::trace::Trace;
 use crate::worker::Worker;
@@ -24,8 +25,6 @@ pub(crate) const LEASE: Duration = Duration::from_millis(600);
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 /// Sweeps, which make up for lost hints, are this far apart.
 pub(crate) const SWEEP: Duration = Duration::from_millis(500);
-/// Ticks until the faults end.
-const TICKS: usize = 380;
 /// Ticks after which a schedule that has not come to rest never will.
 const DRAIN: usize = 20_000;
 
@@ -76,15 +75,21 @@ pub(crate) struct World<'a> {
     pub(crate) fate: Option<Point>,
     late: Vec<Late>,
     idle: usize,
+    /// Ticks until the faults end.
+    ticks: usize,
     pub(crate) ops: u64,
     pub(crate) crashes: u64,
     pub(crate) draining: bool,
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(seed: u64, flows: &'a [Flow], trace: Trace) -> World<'a> {
+    pub(crate) fn new(seed: u64, flows: &'a [Flow], cut: Cut, trace: Trace) -> World<'a> {
         let mut random = Random::new(seed);
-        let bits = random.next();
+        let bits = random.next() & !cut.without;
+        let mut random = match cut.order {
+            0 => random,
+            order => Random::new(random.next() ^ order),
+        };
         let on = |bit: u32| bits >> bit & 1 == 1;
         let faults = Faults {
             // Nearly all schedules have crashes: they are what this is about.
@@ -107,13 +112,17 @@ impl<'a> World<'a> {
             site.code_panics = on(14) && on(15);
         });
         let workers = 2 + random.below(2);
-        let clients = 1 + random.below(3);
+        let clients = (1 + random.below(3)).min(cut.clients);
+        let things = cut.things;
         World {
+            ticks: cut.ticks,
             flows,
             now: Timestamp(1_000_000_000),
             model: Model::default(),
             workers: (0..workers).map(|_| Worker::new(&mut random)).collect(),
-            clients: (0..clients).map(|_| Client::new(&mut random)).collect(),
+            clients: (0..clients)
+                .map(|_| Client::new(&mut random, things))
+                .collect(),
             random,
             faults,
             trace,
@@ -131,18 +140,21 @@ impl<'a> World<'a> {
 
     /// A short schedule in which only that breaks which is planned.
     pub(crate) fn scenario(seed: u64, flows: &'a [Flow], plan: Plan, trace: Trace) -> World<'a> {
-        let mut world = World::new(seed, flows, trace);
+        let cut = Cut {
+            clients: 1,
+            things: 3,
+            ..Cut::default()
+        };
+        let mut world = World::new(seed, flows, cut, trace);
         world.faults = Faults::default();
         world.plan = plan;
         world.workers.truncate(2);
-        world.clients.truncate(1);
-        world.clients[0].limit(3);
         world
     }
 
     /// Plays it to its end: with faults, then without until all is at rest.
     pub(crate) fn play(&mut self) {
-        for _ in 0..TICKS {
+        for _ in 0..self.ticks {
             self.tick();
         }
         self.come_to_rest();

@@ -1,6 +1,7 @@
 //! The simulator itself: that it repeats, and that its schedules are worth something.
 
-use roundel_sim::{Mutant, Player, Reach, exhaust, hunt, play_all};
+use roundel_core::mutant;
+use roundel_sim::{Cut, Mutant, Player, Reach, exhaust, hunt, play_all};
 
 #[test]
 fn the_same_seed_gives_the_same_schedule() {
@@ -47,4 +48,29 @@ fn a_crash_at_any_store_boundary_breaks_no_promise() {
     let report = exhaust(&[0, 1, 2, 3, 4, 5], Reach::Alone);
     assert!(report.schedules > 400, "{} points", report.schedules);
     assert!(report.failed.is_empty(), "{:#?}", report.failed);
+}
+
+#[test]
+fn a_broken_promise_is_told_in_a_short_trace() {
+    // The bugs of workflows are expected, and would each be printed.
+    std::panic::set_hook(Box::new(|_| {}));
+    mutant::switch(Some(Mutant::StepsAfterCancel));
+    let player = Player::default();
+    let seed = (1..).find(|seed| !player.play(*seed).violations.is_empty());
+    let seed = seed.expect("it is found");
+    let whole = player.tell(seed, Cut::default()).trace.len();
+    let short = player.shrink(seed).expect("it is broken");
+    mutant::switch(None);
+    let _ = std::panic::take_hook();
+    assert!(!short.violations.is_empty());
+    assert!(
+        short.trace.len() * 3 < whole * 2,
+        "{} of {whole}",
+        short.trace.len()
+    );
+    assert_eq!(
+        player.shrink(seed),
+        None,
+        "without the bug nothing is broken"
+    );
 }
