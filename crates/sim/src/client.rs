@@ -48,6 +48,12 @@ impl Client {
         }
     }
 
+    pub(crate) fn hurry(&mut self, now: Timestamp) {
+        if let Stage::Asks(_, at) | Stage::Free(at) = &mut self.stage {
+            *at = now.min(*at);
+        }
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
@@ -258,8 +264,10 @@ impl World<'_> {
         }
         self.clients[index].stage = Stage::Local(Box::new(Op::Start(plain)), home);
         let worker = &mut self.workers[home];
+        worker.last_task += 1;
         worker.tasks.push(Task {
             run,
+            number: worker.last_task,
             notes: Vec::new(),
             leased: false,
             state: State::Asked(Doing::First(live, Box::new(Op::Start(start)), index)),

@@ -382,4 +382,17 @@ impl World<'_> {
             Fault::Unavailable => self.forget(at, run),
         }
     }
+
+    /// Gives a lease back, if there is one, so that the run goes on from its journal at once.
+    pub(crate) fn give_back(&mut self, at: usize, index: usize) {
+        let worker = &mut self.workers[at];
+        let run = worker.tasks[index].run;
+        let release = Op::Release(roundel_core::Release {
+            worker: worker.id(),
+            runs: vec![run],
+            leave: false,
+        });
+        worker.tasks[index].state = State::Asked(Doing::GiveBack(Box::new(release)));
+        worker.outbox.push_back(Ask::Task(run));
+    }
 }

@@ -34,7 +34,7 @@ impl Default for Cut {
 }
 
 /// The bits that stand for one kind of fault each.
-const KINDS: [u64; 12] = [
+const KINDS: [u64; 13] = [
     0b111,
     1 << 3,
     0b11 << 4,
@@ -47,6 +47,7 @@ const KINDS: [u64; 12] = [
     1 << 12,
     1 << 13,
     0b11 << 14,
+    1 << 16,
 ];
 
 impl Cut {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use roundel::sim::{Live, Seat};
 use roundel_core::{
-    Claim, Claimed, Delivery, Hint, Lane, LaneId, Lease, Op, Payload, Register, Release, Renew,
-    Reply, RunId, Start, Timestamp, WorkerId,
+    Claim, Claimed, Delivery, Hint, Lane, LaneId, Lease, Op, Payload, Register, Renew, Reply,
+    RunId, Start, Timestamp, WorkerId,
 };
 
-use crate::drive::{Doing, State};
+use crate::drive::State;
 use crate::marks::Mark;
 use crate::random::Random;
 use crate::world::{Answer, Fault, GRACE, LEASE, NAMESPACE, SWEEP, World};
@@ -34,6 +34,8 @@ pub(crate) enum Note {
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) run: RunId,
+    /// Another each time that the run is taken up.
+    pub(crate) number: u64,
     pub(crate) notes: Vec<Note>,
     pub(crate) leased: bool,
     pub(crate) state: State,
@@ -76,6 +78,10 @@ pub(crate) struct Worker {
     failed: u32,
     renew_at: Timestamp,
     renewing: bool,
+    /// The tasks that the renewal under way is for.
+    renewed: Vec<u64>,
+    /// The last number given to a task.
+    pub(crate) last_task: u64,
     /// It does nothing until then: it is paused, or down.
     pub(crate) away_until: Option<Timestamp>,
 }
@@ -97,6 +103,8 @@ impl Worker {
             failed: 0,
             renew_at: Timestamp(0),
             renewing: false,
+            renewed: Vec::new(),
+            last_task: 0,
             away_until: None,
         }
     }
@@ -211,6 +219,11 @@ impl World<'_> {
                 if matches!(hint, Hint::AtRest(..)) {
                     continue;
                 }
+                // Mail and requests to end come with the commit, or not at all.
+                let (late, twice) = match hint {
+                    Hint::Ready(..) => (late, twice),
+                    _ => (false, false),
+                };
                 if late {
                     worker.hints.push_back(hint.clone());
                 } else {
@@ -227,9 +240,13 @@ impl World<'_> {
     pub(crate) fn crash(&mut self, at: usize) {
         self.crashes += 1;
         self.marks.hit(Mark::Crashed);
+        self.replace(at);
+    }
+
+    /// The process is gone, with all that was in its memory. Another takes its place.
+    pub(crate) fn replace(&mut self, at: usize) {
         let dead = std::mem::replace(&mut self.workers[at], Worker::new(&mut self.random));
-        self.trace
-            .say(self.now, || format!("crash of {}", dead.id()));
+        self.trace.say(self.now, || format!("end of {}", dead.id()));
         let down = Duration::from_millis(self.random.next() % 300);
         self.workers[at].away_until = Some(self.now.after(down));
         let mut tasks = dead.tasks;
@@ -354,7 +371,9 @@ impl World<'_> {
         let worker = &mut self.workers[at];
         worker.renew_at = self.now.after(LEASE / 3);
         let leased = worker.tasks.iter().filter(|task| task.leased);
-        let runs: Vec<RunId> = leased.map(|task| task.run).collect();
+        let (runs, numbers): (Vec<RunId>, Vec<u64>) =
+            leased.map(|task| (task.run, task.number)).unzip();
+        worker.renewed = numbers;
         if runs.is_empty() {
             return false;
         }
@@ -384,8 +403,9 @@ impl World<'_> {
             }
             Ok(Reply::Renewed(renewed)) => {
                 worker.renewing = false;
-                for one in renewed {
-                    let Some(task) = worker.task(one.run) else {
+                for (one, number) in renewed.into_iter().zip(std::mem::take(&mut worker.renewed)) {
+                    let mut tasks = worker.tasks.iter_mut();
+                    let Some(task) = tasks.find(|task| task.number == number) else {
                         continue;
                     };
                     match one.lease {
@@ -439,8 +459,11 @@ impl World<'_> {
         } else {
             State::Load(Box::new(claimed))
         };
-        self.workers[at].tasks.push(Task {
+        let worker = &mut self.workers[at];
+        worker.last_task += 1;
+        worker.tasks.push(Task {
             run,
+            number: worker.last_task,
             notes: Vec::new(),
             leased: true,
             state,
@@ -465,18 +488,5 @@ impl World<'_> {
         if let Some(task) = self.workers[at].task(run) {
             task.notes.extend(later);
         }
-    }
-
-    /// Gives a lease back, if there is one, so that the run goes on from its journal at once.
-    pub(crate) fn give_back(&mut self, at: usize, index: usize) {
-        let worker = &mut self.workers[at];
-        let run = worker.tasks[index].run;
-        let release = Op::Release(Release {
-            worker: worker.id(),
-            runs: vec![run],
-            leave: false,
-        });
-        worker.tasks[index].state = State::Asked(Doing::GiveBack(Box::new(release)));
-        worker.outbox.push_back(Ask::Task(run));
     }
 }

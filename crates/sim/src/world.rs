@@ -40,6 +40,7 @@ pub(crate) struct Faults {
     pub(crate) unknown: bool,
     pub(crate) late_commits: bool,
     pub(crate) operators: bool,
+    pub(crate) stops: bool,
 }
 
 /// What the store says, if it says anything.
@@ -75,6 +76,8 @@ pub(crate) struct World<'a> {
     pub(crate) fate: Option<Point>,
     late: Vec<Late>,
     idle: usize,
+    /// By how much the clock was set ahead, in microseconds.
+    ahead: i64,
     /// Ticks until the faults end.
     ticks: usize,
     pub(crate) ops: u64,
@@ -102,6 +105,7 @@ impl<'a> World<'a> {
             unknown: on(9),
             late_commits: on(10),
             operators: on(11),
+            stops: on(16),
         };
         roundel::sim::seed(random.next());
         let site_seed = random.next();
@@ -132,6 +136,7 @@ impl<'a> World<'a> {
             fate: None,
             late: Vec::new(),
             idle: 0,
+            ahead: 0,
             ops: 0,
             crashes: 0,
             draining: false,
@@ -248,14 +253,54 @@ impl<'a> World<'a> {
         if self.faults.crashes && self.random.once_in(12) {
             self.crash(worker);
         }
+        if self.faults.stops && self.random.once_in(16) {
+            self.stop(worker);
+        }
         if self.faults.pauses && self.random.once_in(12) {
             self.pause(worker);
         }
         if self.faults.clock_jumps && self.random.once_in(20) {
-            self.marks.hit(Mark::ClockJumped);
-            self.now = self.now.after(Duration::from_secs(3600));
+            self.jump_clock();
         }
         false
+    }
+
+    /// The clock is set: an hour ahead, or back to where an earlier jump had left it.
+    fn jump_clock(&mut self) {
+        const HOUR: i64 = 3_600_000_000;
+        let back = self.ahead > 0 && self.random.once_in(2);
+        let (mark, jump) = match back {
+            true => (Mark::ClockSetBack, -HOUR),
+            false => (Mark::ClockJumped, HOUR),
+        };
+        self.marks.hit(mark);
+        self.ahead += jump;
+        self.now = Timestamp(self.now.0 + jump);
+        if back {
+            // A process holds its clock: only those that begin now see that it was set back.
+            for at in 0..self.workers.len() {
+                self.replace(at);
+            }
+            for client in &mut self.clients {
+                client.hurry(self.now);
+            }
+        }
+    }
+
+    /// A worker stops as it should: what it has is given back, and another takes its place.
+    fn stop(&mut self, at: usize) {
+        if self.workers[at].lanes.is_empty() {
+            return;
+        }
+        self.marks.hit(Mark::Stopped);
+        let worker = &self.workers[at];
+        let release = Op::Release(roundel_core::Release {
+            worker: worker.id(),
+            runs: worker.tasks.iter().map(|task| task.run).collect(),
+            leave: true,
+        });
+        let _ = self.transact(&release, Vec::new(), None);
+        self.replace(at);
     }
 
     /// Decides an operation, unless a fault strikes; tells whoever listens in that process.
@@ -354,10 +399,22 @@ impl<'a> World<'a> {
         }
     }
 
-    fn is_at_rest(&self) -> bool {
-        self.clients.iter().all(Client::is_done)
-            && self.workers.iter().all(Worker::is_idle)
-            && self.model.rows().runs().all(|row| row.ready_at.is_none())
+    /// Is there nothing left to do, ever? If all that is left is far ahead, as after a clock that
+    /// was set back, time goes there.
+    fn is_at_rest(&mut self) -> bool {
+        let idle =
+            self.clients.iter().all(Client::is_done) && self.workers.iter().all(Worker::is_idle);
+        if !idle {
+            return false;
+        }
+        let next = self.model.rows().runs().filter_map(|row| row.ready_at);
+        match next.min() {
+            None => true,
+            Some(at) => {
+                self.now = self.now.max(at);
+                false
+            }
+        }
     }
 
     /// Lets parked runs go on. Returns whether there were any that had not been let too often.

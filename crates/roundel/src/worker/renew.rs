@@ -98,12 +98,12 @@ fn renew(worker: &Worker) {
         worker.store().watch_closely(worker.rests.anybody_waits());
     }
     let leased = |port: &Port| port.leased.load(Ordering::Acquire);
-    let runs: Vec<RunId> = worker
+    let (runs, ports): (Vec<RunId>, Vec<Arc<Port>>) = worker
         .ports()
         .iter()
         .filter(|(_, port)| leased(port))
-        .map(|(run, _)| *run)
-        .collect();
+        .map(|(run, port)| (*run, port.clone()))
+        .unzip();
     if runs.is_empty() {
         return;
     }
@@ -120,11 +120,9 @@ fn renew(worker: &Worker) {
             return;
         }
     };
-    let ports = worker.ports();
-    for one in renewed {
-        let Some(port) = ports.get(&one.run) else {
-            continue;
-        };
+    // To those who were asked for: a run that was let go and claimed again meanwhile has heard all
+    // this from its claim, and may have consumed it since.
+    for (one, port) in renewed.into_iter().zip(ports) {
         match one.lease {
             Lease::Kept { cancel, inbox } => {
                 if cancel {
