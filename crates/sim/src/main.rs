@@ -156,6 +156,7 @@ fn show_hunt(hunt: &Hunt) {
 
 /// A failed schedule, as short as it was possible to make it.
 fn tell_short(seed: u64) {
+    std::panic::set_hook(Box::new(|_| {}));
     if let Some(played) = Player::default().shrink(seed) {
         eprintln!("seed {seed}, made short:");
         for line in played.trace.iter().chain(&played.violations) {
