@@ -34,7 +34,7 @@ pub(crate) const TEST: &[Step] = &[
 ];
 
 /// Schedules of a test run.
-const SCHEDULES: &str = "20_000";
+const SCHEDULES: &str = "200_000";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {

@@ -58,8 +58,8 @@ pub enum Need {
     /// The waits of a run for a signal.
     Waits(RunId, Name),
     /// All waits of a run, the offers they have, and for each gate of theirs the first who wait
-    /// there, as many as the run has waits for that signal, with their runs.
-    AllWaits(RunId),
+    /// there, this many, with their runs: some of them may end together with this one.
+    AllWaits(RunId, usize),
     /// The first messages of that name, this many.
     Mail(RunId, Name, usize),
     /// What is matched to calls of the run: waits that have something, with what they have, and
@@ -135,9 +135,11 @@ fn of_delete(delete: &Delete, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         out.push(Need::Subtree(run, limits::DELETE + 1));
     }
     if stage == Stage::Found {
-        for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
+        let found = || rows.found.iter().filter_map(|id| rows.run(*id));
+        let waits = found().map(|run| run.waits as usize).sum();
+        for run in found() {
             if run.waits > 0 {
-                out.push(Need::AllWaits(run.id));
+                out.push(Need::AllWaits(run.id, waits));
             }
             if run.watchers > 0 {
                 out.push(Need::Watchers(run.id));
@@ -338,7 +340,7 @@ fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
         out.push(Need::Worker(round.worker));
     }
     if matches!(round.then, Then::End(..) | Then::ContinueAsNew(..)) && row.waits > 0 {
-        out.push(Need::AllWaits(round.run));
+        out.push(Need::AllWaits(round.run, row.waits as usize));
     }
     if matches!(round.then, Then::End(..)) {
         out.extend(row.parent.map(|parent| Need::Run(parent.run)));

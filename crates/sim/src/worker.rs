@@ -404,8 +404,9 @@ impl World<'_> {
             Ok(Reply::Renewed(renewed)) => {
                 worker.renewing = false;
                 for (one, number) in renewed.into_iter().zip(std::mem::take(&mut worker.renewed)) {
-                    let mut tasks = worker.tasks.iter_mut();
-                    let Some(task) = tasks.find(|task| task.number == number) else {
+                    // After a lost answer two may be on their way; the run says whose this is.
+                    let its = |task: &&mut Task| (task.number, task.run) == (number, one.run);
+                    let Some(task) = worker.tasks.iter_mut().find(its) else {
                         continue;
                     };
                     match one.lease {

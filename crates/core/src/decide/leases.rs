@@ -13,7 +13,7 @@ use super::wakes::{grant, inbox};
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Claim, Claimant, Failure, Hint, LaneId, Lease, Refusal, Register, Release, Renew,
-    Renewed, Reply, Rows, RunId, RunState, Timestamp, WorkerRow, limits,
+    Renewed, Reply, Rows, RunId, RunState, Timestamp, WorkerId, WorkerRow, limits,
 };
 
 /// Leases what the search found and is due.
@@ -52,9 +52,7 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
         }
         let row = rows.run(id).expect("found");
         if row.suspect {
-            let slot = rows.workers.get(&worker).expect("checked").suspect;
-            let taken = slot.and_then(|run| rows.run(run)?.owner);
-            if taken == Some(worker) {
+            if !free_slot(rows, worker, now) {
                 continue;
             }
             rows.workers.get_mut(&worker).expect("checked").suspect = Some(id);
@@ -73,6 +71,24 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
         runs: super::taken(rows),
         next,
     })
+}
+
+/// Is the worker's place for suspects free? A lease there that has ended by time, which the search
+/// may not have come to, no longer keeps the others waiting.
+fn free_slot(rows: &mut Rows, worker: WorkerId, now: Timestamp) -> bool {
+    let slot = rows.workers.get(&worker).expect("checked").suspect;
+    let Some(row) = slot.and_then(|run| rows.run(run)) else {
+        return true;
+    };
+    if row.owner != Some(worker) {
+        return true;
+    }
+    if row.is_leased(now) {
+        return false;
+    }
+    let id = row.id;
+    expire(rows, id, now);
+    true
 }
 
 /// A lease has ended by time. Returns whether the run was parked for it.

@@ -62,7 +62,7 @@ impl Loader<'_> {
                 let waits: Vec<_> = waits.map(|(id, _)| id.clone()).collect();
                 waits.iter().for_each(|id| self.wait(id));
             }
-            Need::AllWaits(run) => self.all_waits(run),
+            Need::AllWaits(run, waiters) => self.all_waits(run, waiters),
             Need::Mail(run, name, limit) => {
                 let mail = self
                     .all
@@ -134,7 +134,7 @@ impl Loader<'_> {
         self.rows.offers.load(id, row);
     }
 
-    fn all_waits(&mut self, run: RunId) {
+    fn all_waits(&mut self, run: RunId, waiters: usize) {
         let namespace = self.namespace(run);
         let waits: Vec<_> = self
             .all
@@ -150,11 +150,7 @@ impl Loader<'_> {
             if let Some(Taken::Offer(place)) = row.taken {
                 self.offer(gate.clone(), place);
             }
-            let as_many = waits
-                .iter()
-                .filter(|(other, _)| other.name == id.name)
-                .count();
-            self.waiters(&gate, as_many);
+            self.waiters(&gate, waiters);
         }
     }
 

@@ -140,6 +140,20 @@ fn ro_13_the_slot_is_free_again_when_its_run_is_gone() {
 }
 
 #[test]
+fn ro_13_a_worker_that_never_heard_of_its_suspect_goes_on_with_the_next() {
+    let mut world = World::new();
+    let runs = [world.owned(A), world.owned(A)];
+    world.pass(LEASE);
+    assert_eq!(world.claimed_ids(B, 9), [runs[0]], "and the answer is lost");
+    world.pass(LEASE);
+    assert_eq!(world.claimed_ids(B, 9), [runs[1]], "it has waited longer");
+    assert_eq!(world.run(runs[0]).crashes, 1, "its lease has ended");
+    let round = working(world.round(runs[1]));
+    assert!(world.commit(round).slot_freed);
+    assert_eq!(world.claimed_ids(B, 9), [runs[0]]);
+}
+
+#[test]
 fn ro_13_a_parked_run_goes_on_when_an_operator_says_so() {
     let mut world = World::new();
     let run = world.owned(A);

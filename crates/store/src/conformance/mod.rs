@@ -99,6 +99,7 @@ macro_rules! conformance {
                 a_patch_merges_and_can_demand_a_version
             }
             trees {
+                an_offer_that_a_deleted_tree_had_goes_to_who_waits_outside
                 ro_30_a_childs_output_reaches_its_parent
                 ro_30_a_childs_failure_reaches_its_parent
                 ro_30_an_id_or_key_in_use_fails_the_call_at_once

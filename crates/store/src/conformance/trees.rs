@@ -345,3 +345,17 @@ pub fn ro_27_continue_as_new_may_go_to_another_version(make: &Make) {
     let lane = desk.version(B, 2);
     assert_eq!(desk.claim_from(B, &[lane], 9).0[0].execution, 2);
 }
+
+pub fn an_offer_that_a_deleted_tree_had_goes_to_who_waits_outside(make: &Make) {
+    let mut desk = Desk::new(make);
+    let parent = desk.owned(A);
+    let child = desk.owned_child(parent, A);
+    for (run, call) in [(parent, 7), (child, 1)] {
+        desk.commit(suspending(opening(desk.round(run), &[(call, "@job")])));
+    }
+    let outside = desk.waiting(A, &[(1, "@job")]);
+    desk.offer("@job", 1);
+    assert_eq!(desk.run(parent).matched, 1, "it has waited longest");
+    desk.must(deleting(parent, true));
+    assert_eq!(desk.run(outside).matched, 1);
+}

@@ -74,7 +74,7 @@ pub(super) fn is_search(need: &Need) -> bool {
         Need::Due(..)
         | Need::Subtree(..)
         | Need::Waits(..)
-        | Need::AllWaits(_)
+        | Need::AllWaits(..)
         | Need::Mail(..)
         | Need::Inbox(_)
         | Need::Offers(..)
@@ -157,7 +157,7 @@ impl<'c> Loads<'c> {
                 self.found(found, rows)?;
             }
             Need::Waits(run, name) => self.waits(*run, name, rows)?,
-            Need::AllWaits(run) => self.all_waits(*run, rows)?,
+            Need::AllWaits(run, waiters) => self.all_waits(*run, *waiters, rows)?,
             Need::Mail(run, name, limit) => {
                 let limit = i64::try_from(*limit).unwrap_or(ALL);
                 self.mail(*run, name.as_str(), limit, rows)?;
@@ -279,7 +279,7 @@ impl<'c> Loads<'c> {
             .collect()
     }
 
-    fn all_waits(&mut self, run: RunId, rows: &mut Rows) -> Result<()> {
+    fn all_waits(&mut self, run: RunId, waiters: usize, rows: &mut Rows) -> Result<()> {
         let Some(namespace) = namespace(run, rows) else {
             return Ok(());
         };
@@ -287,7 +287,6 @@ impl<'c> Loads<'c> {
         for (id, row) in &waits {
             rows.load_wait(&namespace, id.clone(), row.clone());
         }
-        let of_name = |name| waits.iter().filter(|(id, _)| id.name == name).count();
         for (id, row) in &waits {
             let Some(Taken::Offer(place)) = row.taken else {
                 continue;
@@ -297,8 +296,7 @@ impl<'c> Loads<'c> {
                 namespace: namespace.clone(),
                 name: id.name.clone(),
             };
-            // Some of those who wait may be this run's own waits, which end with this one.
-            self.waiters(&gate, of_name(id.name.clone()), rows)?;
+            self.waiters(&gate, waiters, rows)?;
         }
         Ok(())
     }
