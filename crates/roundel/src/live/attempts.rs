@@ -62,7 +62,8 @@ impl LiveRun {
         result: Result<Payload, Failure>,
         now: Timestamp,
     ) -> Option<Entry> {
-        let draw = draw(&self.shared);
+        // Only a retry needs one; it is not free.
+        let draw = result.as_ref().err().map_or(0.0, |_| draw(&self.shared));
         let mut inner = self.shared.lock();
         let slot = inner.calls.get_mut(&call)?;
         let (Asked::Effect(tries) | Asked::Step(tries)) = slot.ask else {
