@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{Client, Inner};
-use crate::cx::{Cx, decode, encode};
-use crate::live::Handler;
+use crate::cx::Cx;
+use crate::live::{Handler, erased};
 use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
@@ -169,19 +169,15 @@ impl EngineBuilder {
             )));
             return self;
         }
-        let function = Arc::new(function);
+        let handler = erased(function);
         #[cfg(feature = "testkit")]
-        let hooks = self.hooks.clone();
-        let handler: Handler = Arc::new(move |cx, input| {
-            #[cfg(feature = "testkit")]
-            cx.shared.lock().hooks.clone_from(&hooks);
-            let function = function.clone();
-            Box::pin(async move {
-                let input = decode(&input)?;
-                let output = function(cx, input).await?;
-                encode(&output)
+        let handler: Handler = {
+            let hooks = self.hooks.clone();
+            Arc::new(move |cx: Cx, input| {
+                cx.shared.lock().hooks.clone_from(&hooks);
+                handler(cx, input)
             })
-        });
+        };
         self.handlers.insert(key, handler);
         self
     }

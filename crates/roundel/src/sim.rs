@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::{
-    CancelMark, Claimed, Committed, Delivery, Failure, JournalRow, Name, Payload, Round, RunId,
+    CancelMark, Claimed, Committed, Delivery, Failure, JournalRow, Payload, Round, RunId,
     Timestamp, WorkerId,
 };
 use roundel_store::{Boxed, Clock, Tx, Work, Worked};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cx::shared::RunInfo;
-use crate::cx::{Cx, decode, encode};
-use crate::live::{Driver, Handler, Journal, LiveRun, StepWork};
+use crate::cx::Cx;
+pub use crate::cx::shared::RunInfo;
+use crate::live::{Driver, Handler, Journal, LiveRun, StepWork, erased};
 use crate::metrics::Counters;
 
 thread_local! {
@@ -59,50 +59,7 @@ impl Function {
         F: Fn(Cx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        let function = Arc::new(function);
-        Function(Arc::new(move |cx, input| {
-            let function = function.clone();
-            Box::pin(async move {
-                let input = decode(&input)?;
-                let output = function(cx, input).await?;
-                encode(&output)
-            })
-        }))
-    }
-}
-
-/// What is fixed about a run.
-#[derive(Clone, Debug)]
-pub struct About {
-    pub namespace: Name,
-    pub run: RunId,
-    pub workflow: Name,
-    pub version: u32,
-    pub execution: u32,
-    pub key: Option<Name>,
-    pub is_root: bool,
-}
-
-impl From<About> for RunInfo {
-    fn from(about: About) -> RunInfo {
-        let About {
-            namespace,
-            run,
-            workflow,
-            version,
-            execution,
-            key,
-            is_root,
-        } = about;
-        RunInfo {
-            namespace,
-            run,
-            workflow,
-            version,
-            execution,
-            key,
-            is_root,
-        }
+        Function(erased(function))
     }
 }
 
@@ -146,8 +103,8 @@ pub struct Live(Box<LiveRun>);
 impl Live {
     /// One that has not begun.
     #[must_use]
-    pub fn born(about: About, function: &Function, input: Payload, seat: &Seat) -> Live {
-        let (info, driver) = (about.into(), seat.driver());
+    pub fn born(about: RunInfo, function: &Function, input: Payload, seat: &Seat) -> Live {
+        let (info, driver) = (about, seat.driver());
         Live(Box::new(LiveRun::new(info, &function.0, input, driver)))
     }
 
@@ -156,13 +113,13 @@ impl Live {
     /// # Errors
     /// When the journal cannot be read.
     pub fn load(
-        about: About,
+        about: RunInfo,
         function: &Function,
         journal: &[JournalRow],
         (claimed, seat): (Claimed, &Seat),
     ) -> Result<Live, Failure> {
         let journal = Journal::decode(journal)?;
-        let (info, driver) = (about.into(), seat.driver());
+        let (info, driver) = (about, seat.driver());
         let live = if claimed.cancel == CancelMark::None {
             LiveRun::resume(info, &function.0, journal, (claimed, driver))
         } else {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use roundel::sim::{About, Live, Turn};
+use roundel::sim::{Live, RunInfo, Turn};
 use roundel_core::{
     Caused, Claimed, Committed, Op, Payload, Refusal, Reply, Round, RunId, Then, Timestamp,
     may_step,
@@ -176,7 +176,7 @@ impl World<'_> {
         let worker = &self.workers[at];
         let flow = worker.lanes.iter().position(|lane| *lane == claimed.lane);
         let flow = &self.flows[flow.expect("it claims what it can run")];
-        let about = About {
+        let about = RunInfo {
             namespace: NAMESPACE,
             run: claimed.run,
             workflow: flow.name.clone(),
@@ -204,7 +204,7 @@ impl World<'_> {
         let flow = flows
             .find(|flow| flow.name == birth.workflow)
             .expect("known");
-        let about = About {
+        let about = RunInfo {
             namespace: NAMESPACE,
             run: birth.run,
             workflow: birth.workflow,

@@ -18,14 +18,15 @@ use super::inside;
 
 /// What is fixed about a run while its function runs.
 #[derive(Clone, Debug)]
-pub(crate) struct RunInfo {
-    pub(crate) namespace: Name,
-    pub(crate) run: RunId,
-    pub(crate) workflow: Name,
-    pub(crate) version: u32,
-    pub(crate) execution: u32,
-    pub(crate) key: Option<Name>,
-    pub(crate) is_root: bool,
+#[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
+pub struct RunInfo {
+    pub namespace: Name,
+    pub run: RunId,
+    pub workflow: Name,
+    pub version: u32,
+    pub execution: u32,
+    pub key: Option<Name>,
+    pub is_root: bool,
 }
 
 pub(crate) struct Shared {

@@ -26,9 +26,11 @@ use roundel_core::{
     RunState, Then, Timestamp, WorkerId, encode_entries,
 };
 use rustc_hash::FxHashSet;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::cx::Cx;
 use crate::cx::shared::{RunInfo, Shared};
+use crate::cx::{Cx, decode, encode};
 use crate::flag::Flag;
 use crate::metrics::Counters;
 
@@ -40,6 +42,25 @@ pub(crate) use step::StepWork;
 /// A workflow's function, its types erased.
 pub(crate) type Handler = Arc<dyn Fn(Cx, Payload) -> Running + Send + Sync>;
 type Running = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+
+/// Erases a function's types.
+pub(crate) fn erased<I, O, F, Fut>(function: F) -> Handler
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+    F: Fn(Cx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+{
+    let function = Arc::new(function);
+    Arc::new(move |cx, input| {
+        let function = function.clone();
+        Box::pin(async move {
+            let input = decode(&input)?;
+            let output = function(cx, input).await?;
+            encode(&output)
+        })
+    })
+}
 
 /// How often the function may wake itself before others get a turn.
 const POLLS: usize = 128;

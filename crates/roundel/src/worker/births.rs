@@ -47,13 +47,7 @@ impl Births {
             self.order.pop_front();
             self.take(oldest);
         }
-        let birth = Birth {
-            workflow: start.workflow.clone(),
-            version: start.version,
-            input: start.input.clone(),
-            key: start.key.clone(),
-            is_root: start.parent.is_none(),
-        };
+        let birth = Birth::of(start);
         let size = birth.cost();
         if self.bytes + size > ROOM || kept_for.is_zero() {
             return;
@@ -95,6 +89,16 @@ impl Births {
 }
 
 impl Birth {
+    pub(super) fn of(start: &Start) -> Birth {
+        Birth {
+            workflow: start.workflow.clone(),
+            version: start.version,
+            input: start.input.clone(),
+            key: start.key.clone(),
+            is_root: start.parent.is_none(),
+        }
+    }
+
     fn cost(&self) -> usize {
         self.input.size() + EACH
     }

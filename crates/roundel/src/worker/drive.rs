@@ -14,6 +14,7 @@ use roundel_core::{
 use roundel_store::{Answer, Ask, Error, Query};
 use tokio::sync::oneshot;
 
+use super::births::Birth;
 use super::{Note, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{LiveRun, StepWork, Turn};
@@ -361,19 +362,9 @@ impl Worker {
         answer: oneshot::Sender<Result<Started, Error>>,
         port: &Arc<Port>,
     ) -> After {
-        let handler = &self.handlers[&(lane.workflow.clone(), lane.version)];
-        let info = RunInfo {
-            namespace: lane.namespace,
-            run: start.run,
-            workflow: lane.workflow,
-            version: lane.version,
-            execution: 1,
-            key: start.key.clone(),
-            is_root: true,
-        };
-        let driver = self.driver(port.flag.clone());
-        let mut live = Box::new(LiveRun::new(info, handler, start.input.clone(), driver));
         start.version = Some(lane.version);
+        let born = self.born(start.run, Birth::of(&start), port);
+        let mut live = born.expect("who starts it here has its workflow");
         start.claimant = Some(live.claimant());
         match live.turn(self.store().now()) {
             Turn::Commit(round) => start.first = Some(round),
