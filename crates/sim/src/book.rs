@@ -1,16 +1,15 @@
 //! What clients were told and what was seen to happen, kept apart from the rows, to be held against
-//! them in the end: promises that rows alone do not show.
+//! them in the end (`judge.rs`): promises that rows alone do not show. What is deleted is forgotten
+//! here too, when it is, and nothing else is: whatever comes under the same id afterwards is new.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::{
-    Cancelled, Consumed, MailId, Name, OfferId, Op, Outcome, Payload, Reply, Rows, RunId, RunState,
-    Sent, Taken, Target, WaitId,
+    CancelMark, Cancelled, Consumed, Entry, MailId, Name, OfferId, Op, Outcome, Payload, Reply,
+    Round, Rows, RunId, RunState, Sent, Taken, Target, WaitId, decode_entries,
 };
-use roundel_store::Model;
 
-use crate::flows::Tally;
-use crate::site::Site;
+use crate::site;
 
 /// How often a parked run is let go on.
 const RESUMES: u32 = 6;
@@ -18,26 +17,45 @@ const RESUMES: u32 = 6;
 /// What an operation is about to do, if it is done.
 #[derive(Default)]
 pub(crate) struct Noted {
-    consumed: Vec<u64>,
+    /// Messages, and whether they lie in the run's own mailbox.
+    consumed: Vec<(u64, bool)>,
     cancel: Option<RunId>,
+    /// The run was asked to end, and may not go forward.
+    asked_to_end: bool,
+    /// All runs, before some of them are deleted.
+    runs: Vec<RunId>,
+    /// What lies in their mailboxes.
+    mail: Vec<(RunId, u64)>,
+}
+
+/// A signal or an offer.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    /// The store took it in, whether or not anybody was told.
+    pub(crate) accepted: bool,
+    pub(crate) consumed: u32,
+    /// From whose mailbox.
+    by: Option<RunId>,
+    /// It was deleted, with its run.
+    pub(crate) deleted: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     /// Acknowledged starts, and the keys they were made under.
     pub(crate) started: Vec<(RunId, Option<Name>)>,
-    /// Acknowledged signals and offers: what they said, to whom, what came of it.
-    sent: Vec<(u64, Option<RunId>, Sent)>,
-    consumed: BTreeMap<u64, u32>,
-    cancelled: BTreeSet<RunId>,
+    /// By what they say.
+    pub(crate) messages: BTreeMap<u64, Message>,
+    pub(crate) cancelled: BTreeSet<RunId>,
+    /// Runs that were deleted, and not started again since.
     pub(crate) deleted: BTreeSet<RunId>,
     /// Results that clients were given.
-    results: Vec<(RunId, RunState, Option<Outcome>)>,
+    pub(crate) results: Vec<(RunId, RunState, Option<Outcome>)>,
     resumed: BTreeMap<RunId, u32>,
     pub(crate) violations: Vec<String>,
 }
 
-fn value(payload: &Payload) -> Option<u64> {
+pub(crate) fn value(payload: &Payload) -> Option<u64> {
     payload.as_str().parse().ok()
 }
 
@@ -55,53 +73,119 @@ impl Book {
                         noted.consumed.extend(taken(rows, round.run, name, *call));
                     }
                 }
+                let row = rows.run(round.run);
+                noted.asked_to_end = self.cancelled.contains(&round.run)
+                    || row.is_some_and(|row| row.cancel != CancelMark::None);
             }
             Op::Cancel(cancel) => {
                 if let Target::Run(run) = cancel.target {
                     noted.cancel = Some(run);
                 }
             }
+            Op::Delete(_) => {
+                noted.runs = rows.runs().map(|row| row.id).collect();
+                let said = |(id, row): (&MailId, _)| Some((id.run, said(row)?));
+                noted.mail = rows.mail.iter().filter_map(said).collect();
+            }
             _ => {}
         }
         noted
     }
 
-    pub(crate) fn after(&mut self, noted: Noted, reply: &Reply) {
-        for value in noted.consumed {
-            *self.consumed.entry(value).or_default() += 1;
-        }
-        if let (Some(run), Reply::Cancelled(Cancelled::Requested, _)) = (noted.cancel, reply) {
-            self.cancelled.insert(run);
-        }
-    }
-
-    /// A step is committed.
-    pub(crate) fn step(&mut self, op: &Op) {
-        if let Op::Commit(round) = op
-            && self.cancelled.contains(&round.run)
-        {
-            let run = round.run;
-            self.complain(&format!("inv21_cancel: a step of {run} after its cancel"));
-        }
-    }
-
-    pub(crate) fn started(&mut self, run: RunId, key: Option<&Name>) {
-        let known = key.and_then(|key| {
-            let mut all = self.started.iter();
-            all.find(|(_, known)| known.as_ref() == Some(key))
-        });
-        match known {
-            Some((first, _)) if *first != run && !self.deleted.contains(first) => {
-                self.complain("inv18_one_key: two runs for one key");
+    /// It is done.
+    pub(crate) fn after(&mut self, noted: Noted, op: &Op, reply: &Reply, rows: &Rows) {
+        match (op, reply) {
+            (Op::Commit(round), _) => {
+                for (value, own) in noted.consumed {
+                    let message = self.messages.entry(value).or_default();
+                    message.consumed += 1;
+                    message.by = Some(round.run).filter(|_| own);
+                }
+                if noted.asked_to_end {
+                    self.no_way_forward(round);
+                }
             }
-            Some((first, _)) if *first == run => {}
-            _ => self.started.push((run, key.cloned())),
+            (Op::Start(start), Reply::Started(started)) => {
+                if started.new {
+                    self.deleted.remove(&started.run);
+                }
+                if let (Some(signal), Some(sent)) = (&start.signal, started.sent) {
+                    self.sent(&signal.payload, sent, rows);
+                }
+            }
+            (Op::Signal(signal), Reply::Sent(sent, _)) => self.sent(&signal.payload, *sent, rows),
+            (Op::Offer(offer), Reply::Sent(sent, _)) => self.sent(&offer.payload, *sent, rows),
+            (Op::Cancel(_), Reply::Cancelled(Cancelled::Requested, _)) => {
+                self.cancelled.extend(noted.cancel);
+            }
+            (Op::Delete(_), _) => self.deleted(&noted, rows),
+            _ => {}
         }
     }
 
-    pub(crate) fn sent(&mut self, payload: &Payload, to: Option<RunId>, sent: Sent) {
-        if let Some(value) = value(payload) {
-            self.sent.push((value, to, sent));
+    /// A round of a run that was asked to end: nothing begins in it.
+    fn no_way_forward(&mut self, round: &Round) {
+        let run = round.run;
+        let entries = decode_entries(&round.entries).unwrap_or_default();
+        for entry in entries.iter().filter(|_| round.count > 0) {
+            if let Entry::Begun { .. }
+            | Entry::Did { .. }
+            | Entry::Attempted { .. }
+            | Entry::Continued = entry
+            {
+                self.complain(&format!(
+                    "inv21_cancel: {run} was cancelled, then {entry:?}"
+                ));
+            }
+        }
+    }
+
+    fn sent(&mut self, payload: &Payload, sent: Sent, rows: &Rows) {
+        let (Some(value), Sent::Delivered(_) | Sent::Queued) = (value(payload), sent) else {
+            return;
+        };
+        let message = self.messages.entry(value).or_default();
+        message.accepted = true;
+        if message.deleted {
+            // The run is there again, and so is the message, if it was sent again.
+            let is_it = |(_, row): (_, _)| said(row) == Some(value);
+            message.deleted = !rows.mail.iter().any(is_it);
+        }
+    }
+
+    /// What is gone is forgotten: what happened to it, and what it did.
+    fn deleted(&mut self, noted: &Noted, rows: &Rows) {
+        for run in noted.runs.iter().filter(|run| rows.run(**run).is_none()) {
+            self.deleted.insert(*run);
+            self.cancelled.remove(run);
+            self.results.retain(|(of, ..)| of != run);
+            let mail = noted.mail.iter().filter(|(of, _)| of == run);
+            for (_, value) in mail {
+                self.messages.entry(*value).or_default().deleted = true;
+            }
+            let consumed = |message: &&mut Message| message.by == Some(*run);
+            for message in self.messages.values_mut().filter(consumed) {
+                // Sent again to a run that is there again, it is another message.
+                (message.consumed, message.by, message.deleted) = (0, None, true);
+            }
+            for (name, times) in site::with(|site| site.forget(*run)) {
+                if times != 1 {
+                    self.complain(&format!("inv1_one_effect: {name} of {run}: {times} times"));
+                }
+            }
+        }
+    }
+
+    /// A client was told which run it has started.
+    pub(crate) fn started(&mut self, run: RunId, key: Option<&Name>) {
+        let lives = |run: &RunId| !self.deleted.contains(run);
+        let mut known = self.started.iter().filter(|(of, _)| lives(of));
+        let another = |(of, under): &(RunId, Option<Name>)| under.as_ref() == key && (*of != run);
+        if key.is_some() && lives(&run) && known.any(another) {
+            self.complain("inv18_one_key: two runs for one key");
+        }
+        if self.started.iter().all(|(of, _)| *of != run) {
+            self.started.push((run, key.cloned()));
         }
     }
 
@@ -122,123 +206,18 @@ impl Book {
         });
         parked
     }
+}
 
-    /// Everything is at rest: what should not be?
-    pub(crate) fn judge(&mut self, model: &Model, site: &Site) {
-        let mut broken = Vec::new();
-        model.check(&mut broken);
-        let broken = broken.iter().map(ToString::to_string);
-        self.violations.extend(broken);
-        let rows = model.rows();
-        self.judge_runs(rows, site);
-        self.judge_cancels(rows);
-        self.judge_signals(rows);
-        for (run, state, outcome) in std::mem::take(&mut self.results) {
-            let row = rows.run(run);
-            let same = row.is_none_or(|row| row.state == state && row.outcome == outcome);
-            if !same || row.is_none() && !self.is_deleted(run) {
-                self.complain(&format!("inv5_one_end: the result of {run} changed"));
-            }
-        }
-    }
-
-    fn is_deleted(&self, run: RunId) -> bool {
-        // With its tree: children go with their parents.
-        self.deleted.contains(&run) || !self.deleted.is_empty()
-    }
-
-    fn judge_runs(&mut self, rows: &Rows, site: &Site) {
-        for (run, _) in std::mem::take(&mut self.started) {
-            if rows.run(run).is_none() && !self.deleted.contains(&run) {
-                self.complain(&format!("inv3_acked: the start of {run} is lost"));
-            }
-        }
-        for ((run, execution, name), times) in &site.ledger {
-            if *times != 1 {
-                let found = format!("inv1_one_effect: {name} of {run}/{execution}: {times} times");
-                self.complain(&found);
-            }
-        }
-        let mut lines: BTreeMap<RunId, u32> = BTreeMap::new();
-        for (run, ..) in site.ledger.keys() {
-            *lines.entry(*run).or_default() += 1;
-        }
-        for row in rows.runs() {
-            let run = row.id;
-            if row.owner.is_some() {
-                self.complain(&format!("inv23_no_leak: {run} is leased"));
-            }
-            if !row.state.has_ended() && (row.waits == 0 || row.state != RunState::Waiting) {
-                let state = row.state.as_str();
-                let why = format!("inv28_convergence: {run} is {state}: {:?}", row.outcome);
-                self.complain(&why);
-            }
-            if let Some(Outcome::Failure(failure)) = &row.outcome
-                && failure.code == "lost_state"
-            {
-                self.complain(&format!("inv3_acked: the state of {run} is lost"));
-            }
-            if let (RunState::Completed, Some(Outcome::Value(value))) = (row.state, &row.outcome) {
-                let tally: Tally = value.decode().unwrap_or_default();
-                let wrote = lines.get(&run).copied().unwrap_or_default();
-                if tally.lines != wrote {
-                    let (says, run) = (tally.lines, row.id);
-                    let found = format!("inv1_one_effect: {run} says {says} lines, wrote {wrote}");
-                    self.complain(&found);
-                }
-                let prefix = run.to_string();
-                let done = site.done.range(prefix.clone()..);
-                let done = done.take_while(|key| key.starts_with(&prefix)).count();
-                if (tally.calls as usize) > done {
-                    self.complain(&format!("g2_at_least_once: a call of {run} was not made"));
-                }
-            }
-        }
-    }
-
-    /// A request to end that was acknowledged cannot be overtaken by another end.
-    fn judge_cancels(&mut self, rows: &Rows) {
-        for run in std::mem::take(&mut self.cancelled) {
-            let state = rows.run(run).map(|row| row.state);
-            if let Some(state) = state.filter(|state| *state != RunState::Cancelled) {
-                let state = state.as_str();
-                self.complain(&format!(
-                    "inv21_cancel: {run} was cancelled, and is {state}"
-                ));
-            }
-        }
-    }
-
-    fn judge_signals(&mut self, rows: &Rows) {
-        let mut kept: BTreeMap<u64, u32> = BTreeMap::new();
-        for (_, row) in rows.mail.iter() {
-            if let Outcome::Value(payload) = &row.body
-                && let Some(value) = value(payload)
-            {
-                *kept.entry(value).or_default() += 1;
-            }
-        }
-        for (_, row) in rows.offers.iter() {
-            if let Some(value) = value(&row.payload) {
-                *kept.entry(value).or_default() += 1;
-            }
-        }
-        for (value, to, sent) in std::mem::take(&mut self.sent) {
-            let consumed = self.consumed.get(&value).copied().unwrap_or(0);
-            let kept = kept.get(&value).copied().unwrap_or(0);
-            let wanted = u32::from(matches!(sent, Sent::Delivered(_) | Sent::Queued));
-            let gone = to.map_or(!self.deleted.is_empty(), |run| rows.run(run).is_none());
-            if consumed + kept > wanted || (consumed + kept < wanted && !gone) {
-                self.complain(&format!(
-                    "inv2_no_lost_message: {value} was {sent:?}, consumed {consumed}, kept {kept}"
-                ));
-            }
-        }
+/// What a message says, if it is a signal.
+pub(crate) fn said(row: &roundel_core::MailRow) -> Option<u64> {
+    match &row.body {
+        Outcome::Value(payload) if row.answers.is_none() => value(payload),
+        _ => None,
     }
 }
 
-/// What a wait is matched to.
-fn taken(rows: &Rows, run: RunId, name: &Name, call: u32) -> Option<u64> {
+/// What a wait is matched to, and whether that lies in the run's own mailbox.
+fn taken(rows: &Rows, run: RunId, name: &Name, call: u32) -> Option<(u64, bool)> {
     let id = WaitId {
         run,
         name: name.clone(),
@@ -247,17 +226,16 @@ fn taken(rows: &Rows, run: RunId, name: &Name, call: u32) -> Option<u64> {
     match rows.waits.get(&id)?.taken? {
         Taken::Mail(number) => {
             let name = Some(name.clone());
-            match &rows.mail.get(&MailId { run, name, number })?.body {
-                Outcome::Value(payload) => value(payload),
-                Outcome::Failure(_) => None,
-            }
+            let row = rows.mail.get(&MailId { run, name, number })?;
+            Some((said(row)?, true))
         }
         Taken::Offer(place) => {
             let gate = roundel_core::GateId {
                 namespace: crate::world::NAMESPACE,
                 name: name.clone(),
             };
-            value(&rows.offers.get(&OfferId { gate, place })?.payload)
+            let row = rows.offers.get(&OfferId { gate, place })?;
+            Some((value(&row.payload)?, false))
         }
     }
 }

@@ -148,15 +148,11 @@ impl World<'_> {
                 patch: World::payload(&serde_json::json!({ "by": index })),
                 expected: None,
             }),
-            (Some((run, _)), 14) if self.faults.operators => {
-                // Asked for is enough: a lost answer may have been a yes.
-                self.book.deleted.insert(run);
-                Op::Delete(Delete {
-                    namespace: NAMESPACE,
-                    target: Target::Run(run),
-                    force: self.random.once_in(2),
-                })
-            }
+            (Some((run, _)), 14) if self.faults.operators => Op::Delete(Delete {
+                namespace: NAMESPACE,
+                target: Target::Run(run),
+                force: self.random.once_in(2),
+            }),
             (Some((run, _)), _) if self.random.once_in(2) => Op::Resume(Resume {
                 namespace: NAMESPACE,
                 target: Target::Run(run),
@@ -358,15 +354,12 @@ impl World<'_> {
                     roundel_core::Sent::Delivered(_) => Mark::SignalDelivered,
                     _ => Mark::SignalQueued,
                 });
-                let to = self.target(&signal.target);
-                self.book.sent(&signal.payload, to, sent);
                 self.taken(home, signal.claimant.map(|by| by.worker), claimed);
             }
             (Op::Offer(offer), Reply::Sent(sent, claimed)) => {
                 if matches!(sent, roundel_core::Sent::Delivered(_)) {
                     self.marks.hit(Mark::OfferDelivered);
                 }
-                self.book.sent(&offer.payload, None, sent);
                 self.taken(home, offer.claimant.map(|by| by.worker), claimed);
             }
             (Op::Cancel(cancel), Reply::Cancelled(_, claimed)) => {
@@ -381,18 +374,8 @@ impl World<'_> {
 
     fn start_told(&mut self, start: &Start, started: Started, home: usize) {
         self.book.started(started.run, start.key.as_ref());
-        if let (Some(signal), Some(sent)) = (&start.signal, started.sent) {
-            self.book.sent(&signal.payload, Some(started.run), sent);
-        }
         let by = start.claimant.map(|by| by.worker);
         self.taken(home, by, started.claimed);
-    }
-
-    fn target(&self, target: &Target) -> Option<RunId> {
-        match target {
-            Target::Run(run) => Some(*run),
-            Target::Key(_) => None,
-        }
     }
 
     /// Runs that an operation of this process leased to its worker.

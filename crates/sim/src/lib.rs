@@ -12,6 +12,7 @@ mod client;
 mod drive;
 mod exhaust;
 mod flows;
+mod judge;
 mod marks;
 mod random;
 mod report;

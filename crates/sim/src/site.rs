@@ -134,6 +134,29 @@ impl Site {
         call.waker.take()
     }
 
+    /// The keys of the calls that services have done for a run.
+    pub(crate) fn done_for(&self, run: RunId) -> impl Iterator<Item = &String> {
+        let first = run.to_string();
+        let done = self.done.range(first.clone()..);
+        done.take_while(move |key| key.starts_with(&first))
+    }
+
+    /// A run is deleted: whatever comes under its id is another. Returns what it had written.
+    pub(crate) fn forget(&mut self, run: RunId) -> Vec<(&'static str, u32)> {
+        let done: Vec<String> = self.done_for(run).cloned().collect();
+        for key in &done {
+            self.done.remove(key);
+        }
+        let mut wrote = Vec::new();
+        self.ledger.retain(|(of, _, name), times| {
+            if *of == run {
+                wrote.push((*name, *times));
+            }
+            *of != run
+        });
+        wrote
+    }
+
     /// What the step at hand wrote is committed.
     pub(crate) fn commit(&mut self, written: Vec<Line>) {
         for line in written {

@@ -364,10 +364,9 @@ impl<'a> World<'a> {
         match &answer {
             Ok(reply) => {
                 if !written.is_empty() {
-                    self.book.step(op);
                     site::with(|site| site.commit(written));
                 }
-                self.book.after(noted, reply);
+                self.book.after(noted, op, reply, self.model.rows());
             }
             Err(Refusal::Fenced { .. }) => self.marks.hit(Mark::ZombieFenced),
             Err(Refusal::CancelRequested { .. }) => self.marks.hit(Mark::CancelRefused),

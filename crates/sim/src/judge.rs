@@ -1,0 +1,114 @@
+//! The judgement: everything is at rest, and what was promised is held against what is there.
+
+use std::collections::BTreeMap;
+
+use roundel_core::{Outcome, Rows, RunId, RunRow, RunState};
+use roundel_store::Model;
+
+use crate::book::{Book, said, value};
+use crate::flows::Tally;
+use crate::site::Site;
+
+impl Book {
+    /// Everything is at rest: what should not be?
+    pub(crate) fn judge(&mut self, model: &Model, site: &Site) {
+        let mut broken = Vec::new();
+        model.check(&mut broken);
+        let broken = broken.iter().map(ToString::to_string);
+        self.violations.extend(broken);
+        let rows = model.rows();
+        self.judge_starts(rows);
+        self.judge_runs(rows, site);
+        self.judge_cancels(rows);
+        self.judge_messages(rows);
+        for (run, state, outcome) in std::mem::take(&mut self.results) {
+            let same = |row: &RunRow| row.state == state && row.outcome == outcome;
+            if !rows.run(run).is_some_and(same) {
+                self.complain(&format!("inv5_one_end: the result of {run} changed"));
+            }
+        }
+    }
+
+    fn judge_starts(&mut self, rows: &Rows) {
+        for (run, _) in std::mem::take(&mut self.started) {
+            if rows.run(run).is_none() && !self.deleted.contains(&run) {
+                self.complain(&format!("inv3_acked: the start of {run} is lost"));
+            }
+        }
+    }
+
+    fn judge_runs(&mut self, rows: &Rows, site: &Site) {
+        for ((run, execution, name), times) in &site.ledger {
+            if *times != 1 {
+                let found = format!("inv1_one_effect: {name} of {run}/{execution}: {times} times");
+                self.complain(&found);
+            }
+        }
+        let mut lines: BTreeMap<RunId, u32> = BTreeMap::new();
+        for (run, ..) in site.ledger.keys() {
+            *lines.entry(*run).or_default() += 1;
+        }
+        for row in rows.runs() {
+            let run = row.id;
+            if row.owner.is_some() {
+                self.complain(&format!("inv23_no_leak: {run} is leased"));
+            }
+            if !row.state.has_ended() && (row.waits == 0 || row.state != RunState::Waiting) {
+                let state = row.state.as_str();
+                let why = format!("inv28_convergence: {run} is {state}: {:?}", row.outcome);
+                self.complain(&why);
+            }
+            if let Some(Outcome::Failure(failure)) = &row.outcome
+                && failure.code == "lost_state"
+            {
+                self.complain(&format!("inv3_acked: the state of {run} is lost"));
+            }
+            if let (RunState::Completed, Some(Outcome::Value(value))) = (row.state, &row.outcome) {
+                let tally: Tally = value.decode().unwrap_or_default();
+                let wrote = lines.get(&run).copied().unwrap_or_default();
+                if tally.lines != wrote {
+                    let says = tally.lines;
+                    let found = format!("inv1_one_effect: {run} says {says} lines, wrote {wrote}");
+                    self.complain(&found);
+                }
+                if (tally.calls as usize) > site.done_for(run).count() {
+                    self.complain(&format!("g2_at_least_once: a call of {run} was not made"));
+                }
+            }
+        }
+    }
+
+    /// A request to end that was acknowledged cannot be overtaken by another end.
+    fn judge_cancels(&mut self, rows: &Rows) {
+        for run in std::mem::take(&mut self.cancelled) {
+            let state = rows.run(run).map(|row| row.state);
+            if state != Some(RunState::Cancelled) {
+                let state = state.map_or("gone", RunState::as_str);
+                let found = format!("inv21_cancel: {run} was cancelled, and is {state}");
+                self.complain(&found);
+            }
+        }
+    }
+
+    /// Each message that was taken in was consumed, is kept, or went with its run; once.
+    fn judge_messages(&mut self, rows: &Rows) {
+        let mut kept: BTreeMap<u64, u32> = BTreeMap::new();
+        let mail = rows.mail.iter().filter_map(|(_, row)| said(row));
+        let offers = rows.offers.iter();
+        let offers = offers.filter_map(|(_, row)| value(&row.payload));
+        for value in mail.chain(offers) {
+            *kept.entry(value).or_default() += 1;
+        }
+        for (value, message) in std::mem::take(&mut self.messages) {
+            let kept = kept.remove(&value).unwrap_or(0);
+            let wanted = u32::from(message.accepted && !message.deleted);
+            if message.consumed + kept != wanted {
+                let found = format!("inv2_no_lost_message: {value} is kept {kept}, {message:?}");
+                self.complain(&found);
+            }
+        }
+        for value in kept.keys() {
+            self.complain(&format!("inv2_no_lost_message: nobody sent {value}"));
+        }
+    }
+}
