@@ -239,7 +239,11 @@ pub fn encode_entries(entries: &[Entry]) -> Vec<u8> {
 /// # Errors
 /// When the bytes are not a list of entries this version knows.
 pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>, serde_json::Error> {
-    serde_json::from_slice(bytes)
+    // Text that is known to be text is read without looking at every string again.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(bytes),
+    }
 }
 
 impl Parent {

@@ -48,6 +48,6 @@ pub use reply::{
     Cancelled, Claimed, Committed, Hint, Lease, Patched, Refusal, Renewed, Reply, Started,
 };
 pub use retry::{Backoff, Retry};
-pub use rows::{Rows, Table};
+pub use rows::{Accepted, Rows, Table};
 pub use run::{CancelMark, Lane, LaneId, Parent, RunRow, RunState, StateRow, WorkerRow};
 pub use time::Timestamp;

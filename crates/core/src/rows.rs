@@ -141,6 +141,17 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         writes
     }
 
+    /// Keeps what changed since the last time as what the database has.
+    fn accept_changes(&mut self) {
+        for key in self.changed.drain(..) {
+            let slot = self.slots.get_mut(&key).expect("a changed row is here");
+            (slot.changed, slot.stored) = (false, slot.row.is_some());
+            if !slot.stored {
+                self.slots.remove(&key);
+            }
+        }
+    }
+
     fn clear(&mut self) {
         assert!(
             self.changed.is_empty(),
@@ -172,6 +183,17 @@ type Indexed = (LaneId, bool, i32, Option<Timestamp>, RunState);
 
 fn indexed(row: &RunRow) -> Indexed {
     (row.lane, row.suspect, row.priority, row.ready_at, row.state)
+}
+
+/// What rows in memory do not keep.
+#[derive(Debug, Default)]
+pub struct Accepted {
+    /// Journal rows, only ever added.
+    pub journal: Vec<JournalRow>,
+    /// Labels, only ever added.
+    pub labels: Vec<(RunId, Name, String)>,
+    /// Runs that are gone, with everything under them.
+    pub deleted: Vec<RunId>,
 }
 
 /// The rows around.
@@ -421,6 +443,37 @@ impl Rows {
         };
         self.purge(&changes.deleted);
         changes
+    }
+
+    /// What changed since the last time and is not kept here, for a store that has no other place
+    /// for its rows: they stay as they are. `see` is told of each run that changed, none if it is
+    /// deleted.
+    pub fn accept_changes(&mut self, mut see: impl FnMut(RunId, Option<&RunRow>)) -> Accepted {
+        for id in self.runs.changed.drain(..) {
+            let slot = self.runs.slots.get_mut(&id).expect("a changed run is here");
+            slot.changed = false;
+            slot.stored = slot.row.as_ref().map(indexed);
+            see(id, slot.row.as_ref());
+            if slot.row.is_none() {
+                self.runs.slots.remove(&id);
+            }
+        }
+        self.stored_lanes = self.lanes.len();
+        self.mail.accept_changes();
+        self.waits.accept_changes();
+        self.gates.accept_changes();
+        self.offers.accept_changes();
+        self.keys.accept_changes();
+        self.watches.accept_changes();
+        self.states.accept_changes();
+        self.workers.accept_changes();
+        let accepted = Accepted {
+            journal: std::mem::take(&mut self.journal),
+            labels: std::mem::take(&mut self.labels),
+            deleted: std::mem::take(&mut self.deleted),
+        };
+        self.purge(&accepted.deleted);
+        accepted
     }
 
     /// Was a run deleted since the last time? What hangs under it is gone only once that is

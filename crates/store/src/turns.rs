@@ -15,18 +15,18 @@ impl Turns {
     /// The lanes in the order of this turn, each once. A claim takes all that it may from the first
     /// of them, then what is still missing from the second, and so on.
     pub(crate) fn order(&mut self, lanes: &[LaneId]) -> Vec<LaneId> {
-        let mut order: Vec<LaneId> = Vec::with_capacity(lanes.len());
+        let mut order: Vec<(u64, LaneId)> = Vec::with_capacity(lanes.len());
         for lane in lanes {
-            if !order.contains(lane) {
-                order.push(*lane);
+            if order.iter().all(|(_, known)| known != lane) {
+                order.push((self.last.get(lane).copied().unwrap_or(0), *lane));
             }
         }
-        order.sort_by_key(|lane| self.last.get(lane).copied().unwrap_or(0));
+        order.sort_by_key(|(last, _)| *last);
         self.turn += 1;
-        if let Some(first) = order.first() {
+        if let Some((_, first)) = order.first() {
             self.last.insert(*first, self.turn);
         }
-        order
+        order.into_iter().map(|(_, lane)| lane).collect()
     }
 }
 

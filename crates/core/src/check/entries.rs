@@ -3,31 +3,36 @@
 
 use std::collections::BTreeMap;
 
-use super::{Invariant, Report, RunRecord};
-use crate::{Call, Entry, RunRow, decode_entries};
+use super::{Invariant, Read, Report, RunRecord};
+use crate::{Call, Entry, RunRow};
 
-pub(super) fn run(record: &RunRecord, report: &mut Report<'_>) {
+/// Execution and number of an entry. Shown only of one that should not be.
+#[derive(Clone, Copy)]
+pub(super) struct Place(pub(super) u32, pub(super) u64);
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Place(execution, number) = self;
+        write!(f, "execution {execution}, entry {number}")
+    }
+}
+
+pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
     let Some(row) = &record.row else { return };
     below(record, row, report);
     let mut execution = 0;
     let mut told = Told::default();
-    for round in &record.journal {
+    for (round, entries) in record.journal.iter().zip(read) {
         // What cannot be read is reported with the rows.
-        let Ok(entries) = decode_entries(&round.entries) else {
-            return;
-        };
+        let Ok(entries) = entries else { return };
         if round.execution != execution {
             if execution > 0 {
                 told.finish_execution(execution, report);
             }
             (execution, told) = (round.execution, Told::default());
         }
-        for (number, entry) in (round.first..).zip(&entries) {
-            told.take(
-                &format!("execution {execution}, entry {number}"),
-                entry,
-                report,
-            );
+        for (number, entry) in (round.first..).zip(entries) {
+            told.take(Place(execution, number), entry, report);
             if number == 1 {
                 begins(record, entry, report);
             }
@@ -77,7 +82,7 @@ struct Told {
 }
 
 impl Told {
-    fn take(&mut self, place: &str, entry: &Entry, report: &mut Report<'_>) {
+    fn take(&mut self, place: Place, entry: &Entry, report: &mut Report<'_>) {
         if self.continued || !self.ended.is_empty() {
             let found = format!("{place} after the end");
             report.add(Invariant::NothingAfterEnd, found, "nothing");
@@ -103,7 +108,7 @@ impl Told {
         }
     }
 
-    fn call(&mut self, number: u32, place: &str, entry: &Entry, report: &mut Report<'_>) {
+    fn call(&mut self, number: u32, place: Place, entry: &Entry, report: &mut Report<'_>) {
         let call = self.calls.entry(number).or_default();
         let known = call.begun || call.attempted;
         let sound = match entry {

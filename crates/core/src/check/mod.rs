@@ -3,7 +3,7 @@
 //! can expect it, and a simulator can count it.
 //!
 //! Two parts, because two parties keep the promises. [`rows`] checks what `decide` guarantees for
-//! any list of operations. [`entries`] checks what the journal says, which a worker guarantees.
+//! any list of operations. [`run`] also checks what the journal says, which a worker guarantees.
 //!
 //! Absent on purpose: anything that needs the clock, user code or what clients were told.
 
@@ -12,8 +12,8 @@ mod gather;
 mod rows;
 
 use crate::{
-    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId, OfferRow,
-    RunId, RunRow, StateRow, WaitId, WaitRow, WatchId,
+    Entry, GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId,
+    OfferRow, RunId, RunRow, StateRow, WaitId, WaitRow, WatchId, decode_entries,
 };
 
 /// What is promised. The numbers are those of the project's list of invariants.
@@ -212,20 +212,24 @@ impl Report<'_> {
     }
 }
 
+/// The entries of each round of a journal, or why they cannot be read.
+type Read = Vec<Result<Vec<Entry>, serde_json::Error>>;
+
+fn read(record: &RunRecord) -> Read {
+    let rounds = record.journal.iter();
+    rounds.map(|round| decode_entries(&round.entries)).collect()
+}
+
 /// Checks one run: its rows, and what its journal says.
 pub fn run(id: RunId, record: &RunRecord, out: &mut Vec<Violation>) {
-    rows(id, record, out);
-    entries(id, record, out);
+    let (read, mut report) = (read(record), Report { run: Some(id), out });
+    rows::run(record, &read, &mut report);
+    entries::run(record, &read, &mut report);
 }
 
 /// Checks the rows of one run: what holds after any list of operations.
 pub fn rows(id: RunId, record: &RunRecord, out: &mut Vec<Violation>) {
-    rows::run(record, &mut Report { run: Some(id), out });
-}
-
-/// Checks what the journal of one run says: what holds if a worker wrote it.
-pub fn entries(id: RunId, record: &RunRecord, out: &mut Vec<Violation>) {
-    entries::run(record, &mut Report { run: Some(id), out });
+    rows::run(record, &read(record), &mut Report { run: Some(id), out });
 }
 
 /// Checks one offer.

@@ -1,18 +1,18 @@
 //! What `decide` guarantees of the rows of a run, for any list of operations.
 
-use super::{Invariant, OfferRecord, Report, RunRecord};
+use super::entries::Place;
+use super::{Invariant, OfferRecord, Read, Report, RunRecord};
 use crate::{
-    CancelMark, GateId, KeyKind, MailId, Outcome, RunRow, RunState, Taken, WaitId, WaitRow,
-    decode_entries, limits,
+    CancelMark, GateId, KeyKind, MailId, Outcome, RunRow, RunState, Taken, WaitId, WaitRow, limits,
 };
 
-pub(super) fn run(record: &RunRecord, report: &mut Report<'_>) {
+pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
     let Some(row) = &record.row else {
         orphans(record, report);
         return;
     };
     tree(record, row, report);
-    journal(record, row, report);
+    journal(record, row, read, report);
     counters(record, row, report);
     scheduling(row, report);
     mail(record, row, report);
@@ -83,10 +83,10 @@ fn tree(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
 }
 
 /// Numbers without gaps, epochs that rise, entries that can be read.
-fn journal(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
+fn journal(record: &RunRecord, row: &RunRow, read: &Read, report: &mut Report<'_>) {
     let (mut execution, mut next, mut epoch) = (0, 1, 0);
-    for round in &record.journal {
-        let place = format!("execution {}, entry {}", round.execution, round.first);
+    for (round, entries) in record.journal.iter().zip(read) {
+        let place = Place(round.execution, round.first);
         let anew = round.execution != execution;
         if anew {
             let due = execution + 1;
@@ -109,7 +109,7 @@ fn journal(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
             report.add(Invariant::Fencing, found, expected);
         }
         epoch = epoch.max(round.epoch);
-        match decode_entries(&round.entries) {
+        match entries {
             Err(error) => {
                 let found = format!("{place} that cannot be read ({error})");
                 report.add(Invariant::GapFree, found, "entries");

@@ -2,17 +2,20 @@
 //! Maintained from what each operation changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use roundel_core::{Changes, LaneId, RunChange, RunId, RunRow, Timestamp, limits};
+use roundel_core::{LaneId, RunId, RunRow, Timestamp, limits};
 
 use crate::turns::Turns;
 
-type Ready = (LaneId, bool, i32, Timestamp, RunId);
+/// The place of a run among those of its lane: suspects after all others.
+type Ready = (bool, i32, Timestamp, RunId);
 
 /// The indexes over all runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    ready: BTreeSet<Ready>,
+    /// By lane; lanes are small numbers.
+    ready: Vec<BTreeSet<Ready>>,
     leases: BTreeSet<(Timestamp, RunId)>,
     children: BTreeSet<(RunId, RunId)>,
     known: BTreeMap<RunId, Known>,
@@ -22,6 +25,7 @@ pub(super) struct Index {
 /// What the indexes hold for a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Known {
+    lane: LaneId,
     ready: Option<Ready>,
     lease: Option<Timestamp>,
     parent: Option<RunId>,
@@ -31,8 +35,9 @@ impl Known {
     fn of(row: &RunRow) -> Known {
         let ready = row
             .ready_at
-            .map(|at| (row.lane, row.suspect, row.priority, at, row.id));
+            .map(|at| (row.suspect, row.priority, at, row.id));
         Known {
+            lane: row.lane,
             ready,
             lease: row.lease_until,
             parent: row.parent.map(|parent| parent.run),
@@ -50,34 +55,45 @@ pub(super) struct Due {
 }
 
 impl Index {
-    pub(super) fn apply(&mut self, changes: &Changes) {
-        for change in &changes.runs {
-            let (RunChange::Insert(row) | RunChange::Update { row, .. }) = change;
-            self.note(row.id, Some(Known::of(row)));
+    /// A run is now as its row says, or gone.
+    pub(super) fn note(&mut self, run: RunId, row: Option<&RunRow>) {
+        let now = row.map(Known::of);
+        let before = match now {
+            Some(now) => self.known.insert(run, now),
+            None => self.known.remove(&run),
+        };
+        if before == now {
+            return;
         }
-        for run in &changes.deleted {
-            self.note(*run, None);
+        if let Some(before) = before {
+            self.unlist(run, before);
+        }
+        if let Some(now) = now {
+            self.list(run, now);
         }
     }
 
-    fn note(&mut self, run: RunId, now: Option<Known>) {
-        let before = self.known.remove(&run);
-        if before != now {
-            if let Some(before) = before {
-                before.ready.map(|ready| self.ready.remove(&ready));
-                before.lease.map(|end| self.leases.remove(&(end, run)));
-                before
-                    .parent
-                    .map(|parent| self.children.remove(&(parent, run)));
+    fn list(&mut self, run: RunId, now: Known) {
+        if let Some(ready) = now.ready {
+            let lane = now.lane.0 as usize;
+            if self.ready.len() <= lane {
+                self.ready.resize_with(lane + 1, BTreeSet::new);
             }
-            if let Some(now) = now {
-                self.ready.extend(now.ready);
-                self.leases.extend(now.lease.map(|end| (end, run)));
-                self.children.extend(now.parent.map(|parent| (parent, run)));
-            }
+            self.ready[lane].insert(ready);
         }
-        if let Some(now) = now {
-            self.known.insert(run, now);
+        self.leases.extend(now.lease.map(|end| (end, run)));
+        self.children.extend(now.parent.map(|parent| (parent, run)));
+    }
+
+    fn unlist(&mut self, run: RunId, before: Known) {
+        if let Some(ready) = before.ready {
+            self.ready[before.lane.0 as usize].remove(&ready);
+        }
+        if let Some(end) = before.lease {
+            self.leases.remove(&(end, run));
+        }
+        if let Some(parent) = before.parent {
+            self.children.remove(&(parent, run));
         }
     }
 
@@ -128,106 +144,58 @@ impl Index {
     /// What is due in these lanes, as `Need::Due` says.
     pub(super) fn due(&mut self, lanes: &[LaneId], limit: usize, now: Timestamp) -> Due {
         let mut due = Due::default();
+        let mut first_suspect = None;
         for lane in self.turns.order(lanes) {
-            self.due_in(lane, limit, now, &mut due);
+            let ready = self.ready.get(lane.0 as usize);
+            let Some(ready) = ready.filter(|ready| !ready.is_empty()) else {
+                continue;
+            };
+            let suspect = due_in(ready, limit, now, &mut due);
+            first_suspect = first_suspect.into_iter().chain(suspect).min();
         }
-        let suspects = lanes
-            .iter()
-            .filter_map(|lane| self.first_suspect(*lane, now));
-        due.runs.extend(suspects.min().map(|(_, _, run)| run));
+        due.runs.extend(first_suspect.map(|(.., run)| run));
         due.runs.extend(self.leases_too_long(lanes, now));
         due
-    }
-
-    fn due_in(&self, lane: LaneId, limit: usize, now: Timestamp, due: &mut Due) {
-        for suspect in [false, true] {
-            let mut from = Some(i32::MIN);
-            while let Some(priority) = from.and_then(|at| self.priority_from(lane, suspect, at)) {
-                let wanted = if suspect {
-                    0
-                } else {
-                    limit.saturating_sub(due.runs.len())
-                };
-                let in_time = self.ready.range(span(lane, suspect, priority, now));
-                due.runs.extend(in_time.take(wanted).map(|(.., run)| *run));
-                if let Some(later) = self.next_after(lane, suspect, priority, now) {
-                    due.next = Some(due.next.map_or(later, |next| next.min(later)));
-                }
-                from = priority.checked_add(1);
-            }
-        }
-    }
-
-    /// The first priority, from this one on, that has a run in the lane.
-    fn priority_from(&self, lane: LaneId, suspect: bool, priority: i32) -> Option<i32> {
-        let first = (
-            lane,
-            suspect,
-            priority,
-            Timestamp(i64::MIN),
-            RunId::from_bytes([0; 16]),
-        );
-        let found = self.ready.range(first..).next()?;
-        (found.0 == lane && found.1 == suspect).then_some(found.2)
-    }
-
-    fn next_after(
-        &self,
-        lane: LaneId,
-        suspect: bool,
-        priority: i32,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
-        let first = *span(lane, suspect, priority, now).end();
-        let last = *span(lane, suspect, priority, Timestamp::MAX).end();
-        self.ready
-            .range(first..=last)
-            .map(|(.., at, _)| *at)
-            .find(|at| *at > now)
-    }
-
-    fn first_suspect(&self, lane: LaneId, now: Timestamp) -> Option<(i32, Timestamp, RunId)> {
-        let mut from = Some(i32::MIN);
-        while let Some(priority) = from.and_then(|at| self.priority_from(lane, true, at)) {
-            if let Some((.., at, run)) = self.ready.range(span(lane, true, priority, now)).next() {
-                return Some((priority, *at, *run));
-            }
-            from = priority.checked_add(1);
-        }
-        None
     }
 
     /// Leases that were made by a clock that has since gone back.
     fn leases_too_long(&self, lanes: &[LaneId], now: Timestamp) -> Vec<RunId> {
         let longest = (now.after(limits::LEASE), RunId::from_bytes([0xFF; 16]));
-        let lane = |run: &RunId| self.known[run].ready.map(|ready| ready.0);
+        let claimable = |run: &RunId| {
+            let known = &self.known[run];
+            known.ready.is_some() && lanes.contains(&known.lane)
+        };
         let too_long = self.leases.range(longest..).map(|(_, run)| *run);
-        too_long
-            .filter(|run| lane(run).is_some_and(|lane| lanes.contains(&lane)))
-            .collect()
+        too_long.filter(claimable).collect()
     }
 }
 
-/// All that is ready in a lane, at a priority, until then.
-fn span(
-    lane: LaneId,
-    suspect: bool,
-    priority: i32,
-    until: Timestamp,
-) -> std::ops::RangeInclusive<Ready> {
-    let first = (
-        lane,
-        suspect,
-        priority,
-        Timestamp(i64::MIN),
-        RunId::from_bytes([0; 16]),
-    );
-    first
-        ..=(
-            lane,
-            suspect,
-            priority,
-            until,
-            RunId::from_bytes([0xFF; 16]),
-        )
+/// What is due in one lane, and when the next is. Returns the first suspect that is due.
+fn due_in(ready: &BTreeSet<Ready>, limit: usize, now: Timestamp, due: &mut Due) -> Option<Ready> {
+    let mut first_suspect = None;
+    let mut group = ready.first().copied();
+    while let Some((suspect, priority, ..)) = group {
+        let place = |at, run: u8| (suspect, priority, at, RunId::from_bytes([run; 16]));
+        let (first, last) = (place(Timestamp(i64::MIN), 0), place(now, 0xFF));
+        let mut in_time = ready.range(first..=last);
+        if suspect {
+            first_suspect = first_suspect.or(in_time.next().copied());
+        } else {
+            let wanted = limit.saturating_sub(due.runs.len());
+            due.runs.extend(in_time.take(wanted).map(|(.., run)| *run));
+        }
+        group = after(ready, last);
+        if let Some((_, _, later, _)) = group.filter(|next| (next.0, next.1) == (suspect, priority))
+        {
+            due.next = Some(due.next.map_or(later, |next| next.min(later)));
+            group = after(ready, place(Timestamp::MAX, 0xFF));
+        }
+    }
+    first_suspect
+}
+
+/// The first that comes after this place.
+fn after(ready: &BTreeSet<Ready>, place: Ready) -> Option<Ready> {
+    let rest = (Bound::Excluded(place), Bound::Unbounded);
+    ready.range(rest).next().copied()
 }

@@ -104,8 +104,8 @@ impl Tables {
     pub(super) fn decide(&mut self, op: &Op, now: Timestamp) -> Result<Reply, Error> {
         self.search(op, now);
         let reply = decide(op, &mut self.rows, now);
-        let changes = self.rows.take_changes();
-        self.index.apply(&changes);
+        let index = &mut self.index;
+        let changes = self.rows.accept_changes(|run, row| index.note(run, row));
         for row in changes.journal {
             self.journal
                 .insert((row.run, row.execution, row.first), row);
@@ -121,21 +121,21 @@ impl Tables {
 
     /// All rows are here; only searches have to be made.
     fn search(&mut self, op: &Op, now: Timestamp) {
-        if !matches!(op, Op::Claim(_) | Op::Delete(_)) {
-            return;
-        }
+        let stage = match op {
+            Op::Claim(_) => Stage::Runs,
+            Op::Delete(_) => Stage::Rest,
+            _ => return,
+        };
         let mut wanted = Vec::new();
-        for stage in Stage::ALL {
-            needs(op, &self.rows, stage, &mut wanted);
-            for need in wanted.drain(..) {
-                match need {
-                    Need::Due(lanes, limit) => {
-                        let due = self.index.due(&lanes, limit, now);
-                        (self.rows.found, self.rows.found_next) = (due.runs, due.next);
-                    }
-                    Need::Subtree(run, limit) => self.rows.found = self.index.tree(run, limit),
-                    _ => {}
+        needs(op, &self.rows, stage, &mut wanted);
+        for need in wanted {
+            match need {
+                Need::Due(lanes, limit) => {
+                    let due = self.index.due(&lanes, limit, now);
+                    (self.rows.found, self.rows.found_next) = (due.runs, due.next);
                 }
+                Need::Subtree(run, limit) => self.rows.found = self.index.tree(run, limit),
+                _ => {}
             }
         }
     }
