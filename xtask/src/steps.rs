@@ -193,7 +193,8 @@ fn is_installed(step: Step, root: &Path) -> bool {
 pub(crate) fn simulate(root: &Path, options: &[String]) -> bool {
     let program = [
         "run",
-        "--release",
+        "--profile",
+        "sim",
         "--quiet",
         "--package",
         "roundel-sim",
