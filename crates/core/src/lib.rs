@@ -45,7 +45,7 @@ pub use op::{
 };
 pub use payload::Payload;
 pub use reply::{
-    Cancelled, Claimed, Committed, Hint, Lease, Patched, Refusal, Renewed, Reply, Started,
+    Cancelled, Claimed, Committed, Hint, Lease, Owner, Patched, Refusal, Renewed, Reply, Started,
 };
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};

@@ -42,6 +42,8 @@ pub enum Mutant {
     /// What is in memory is taken for current.
     StaleMemory,
     DoubledDeliveryTaken,
+    /// What was told under an epoch that has passed is taken for new.
+    LateMailTaken,
     SleepLostInReplay,
     EffectLostInReplay,
     /// A step's writes stay although its round was refused or lost.
@@ -50,7 +52,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All but the canary.
-    pub const ALL: [Mutant; 33] = [
+    pub const ALL: [Mutant; 34] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -81,6 +83,7 @@ impl Mutant {
         Mutant::EndKeepsWaits,
         Mutant::StaleMemory,
         Mutant::DoubledDeliveryTaken,
+        Mutant::LateMailTaken,
         Mutant::SleepLostInReplay,
         Mutant::EffectLostInReplay,
         Mutant::StepOutsideRound,

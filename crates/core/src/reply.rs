@@ -117,6 +117,8 @@ pub struct Renewed {
 pub enum Lease {
     /// It goes on.
     Kept {
+        /// Under which fence.
+        epoch: u64,
         /// Asked to end.
         cancel: bool,
         /// Messages matched to calls and not consumed yet.
@@ -256,15 +258,26 @@ impl Refusal {
     }
 }
 
-/// Told to the processes around after a commit. Losing one costs time only.
+/// Who has a run. What is told to it under an epoch that has passed is known to it: the commit or
+/// claim that raised the epoch has said the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Which worker.
+    pub worker: WorkerId,
+    /// The fence under which it has it.
+    pub epoch: u64,
+}
+
+/// Told to the processes around after a commit. Losing one costs time only; it may come late, and
+/// more than once.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Hint {
     /// A run of this lane may be claimed from then on.
     Ready(LaneId, Timestamp),
-    /// A message came for a run that this worker has.
-    Mail(RunId, WorkerId, Delivery),
-    /// A run that this worker has was asked to end.
-    Cancel(RunId, WorkerId),
+    /// A message came for a run that somebody has.
+    Mail(RunId, Owner, Delivery),
+    /// A run that somebody has was asked to end.
+    Cancel(RunId, Owner),
     /// A run has ended, or is parked: with its result or the reason; none if it was deleted.
     AtRest(RunId, RunState, Option<Outcome>),
 }

@@ -204,6 +204,12 @@ impl RunRow {
                 .is_some_and(|end| end > now && end <= now.after(limits::LEASE))
     }
 
+    /// Who has it, and under which fence.
+    pub(crate) fn has_it(&self) -> Option<crate::Owner> {
+        let epoch = self.epoch;
+        self.owner.map(|worker| crate::Owner { worker, epoch })
+    }
+
     /// Derives `state` and `ready_at`. Nothing else writes them.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.changed_at = now;

@@ -161,8 +161,12 @@ impl Live {
         self.0.committed(committed)
     }
 
-    pub fn deliver(&mut self, delivery: Delivery) {
-        self.0.deliver(delivery);
+    pub fn deliver(&mut self, epoch: u64, delivery: Delivery) {
+        self.0.deliver(epoch, delivery);
+    }
+
+    pub fn asked_to_end(&mut self, epoch: u64, now: Timestamp) {
+        self.0.asked_to_end(epoch, now);
     }
 
     pub fn cancel(&mut self, now: Timestamp) {

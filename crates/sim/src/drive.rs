@@ -220,9 +220,14 @@ impl World<'_> {
         let now = self.now;
         let mut lost = None;
         for note in std::mem::take(&mut self.workers[at].tasks[index].notes) {
+            if let Note::Mail(epoch, _) | Note::Cancel(epoch) = note
+                && epoch < live.epoch()
+            {
+                self.marks.hit(Mark::LateNews);
+            }
             match note {
-                Note::Mail(delivery) => live.deliver(delivery),
-                Note::Cancel => live.cancel(now),
+                Note::Mail(epoch, delivery) => live.deliver(epoch, delivery),
+                Note::Cancel(epoch) => live.asked_to_end(epoch, now),
                 Note::Lost => lost = lost.or(Some(None)),
                 // An answer that comes late, after that to a later claim.
                 Note::Claimed(claimed) if claimed.epoch < live.epoch() => {}

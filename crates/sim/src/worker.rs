@@ -24,8 +24,8 @@ const KEPT: usize = 4;
 /// Something a run's task must know.
 #[derive(Debug)]
 pub(crate) enum Note {
-    Mail(Delivery),
-    Cancel,
+    Mail(u64, Delivery),
+    Cancel(u64),
     Lost,
     Claimed(Box<Claimed>),
 }
@@ -72,7 +72,8 @@ pub(crate) struct Worker {
     births: Vec<Birth>,
     pub(crate) outbox: VecDeque<Ask>,
     pub(crate) answers: VecDeque<Answer>,
-    hints: VecDeque<Hint>,
+    /// Told, and not heard yet; in no order.
+    hints: Vec<Hint>,
     due: Option<Timestamp>,
     claiming: bool,
     failed: u32,
@@ -97,7 +98,7 @@ impl Worker {
             births: Vec::new(),
             outbox: VecDeque::new(),
             answers: VecDeque::new(),
-            hints: VecDeque::new(),
+            hints: Vec::new(),
             due: Some(Timestamp(0)),
             claiming: false,
             failed: 0,
@@ -182,14 +183,14 @@ impl Worker {
     fn hint(&mut self, hint: Hint) {
         match hint {
             Hint::Ready(lane, at) if self.lanes.contains(&lane) => self.claim_at(at),
-            Hint::Mail(run, owner, delivery) if owner == self.id() => {
+            Hint::Mail(run, owner, delivery) if owner.worker == self.id() => {
                 if let Some(task) = self.task(run) {
-                    task.notes.push(Note::Mail(delivery));
+                    task.notes.push(Note::Mail(owner.epoch, delivery));
                 }
             }
-            Hint::Cancel(run, owner) if owner == self.id() => {
+            Hint::Cancel(run, owner) if owner.worker == self.id() => {
                 if let Some(task) = self.task(run) {
-                    task.notes.push(Note::Cancel);
+                    task.notes.push(Note::Cancel(owner.epoch));
                 }
             }
             _ => {}
@@ -219,18 +220,15 @@ impl World<'_> {
                 if matches!(hint, Hint::AtRest(..)) {
                     continue;
                 }
-                // Mail and requests to end come with the commit, or not at all.
-                let (late, twice) = match hint {
-                    Hint::Ready(..) => (late, twice),
-                    _ => (false, false),
-                };
                 if late {
-                    worker.hints.push_back(hint.clone());
+                    self.marks.hit(Mark::HintLate);
+                    worker.hints.push(hint.clone());
                 } else {
                     worker.hint(hint.clone());
                 }
                 if twice {
-                    worker.hints.push_back(hint.clone());
+                    self.marks.hit(Mark::HintTwice);
+                    worker.hints.push(hint.clone());
                 }
             }
         }
@@ -295,12 +293,15 @@ impl World<'_> {
         if worker.lanes.is_empty() {
             return self.register(at);
         }
-        if !worker.hints.is_empty() && self.random.once_in(3) {
-            let hint = worker.hints.pop_front().expect("not empty");
+        if !worker.hints.is_empty() && self.random.once_in(16) {
+            let picked = self.random.below(worker.hints.len());
+            let hint = worker.hints.swap_remove(picked);
             worker.hint(hint);
             return true;
         }
-        if let Some(answer) = worker.answers.pop_front() {
+        // What a renewal brings may be told when its runs have long gone on.
+        let late = self.faults.late_hints && self.random.once_in(2);
+        if !late && let Some(answer) = worker.answers.pop_front() {
             self.answered(at, answer);
             return true;
         }
@@ -410,9 +411,14 @@ impl World<'_> {
                         continue;
                     };
                     match one.lease {
-                        Lease::Kept { cancel, inbox } => {
-                            task.notes.extend(cancel.then_some(Note::Cancel));
-                            task.notes.extend(inbox.into_iter().map(Note::Mail));
+                        Lease::Kept {
+                            epoch,
+                            cancel,
+                            inbox,
+                        } => {
+                            task.notes.extend(cancel.then_some(Note::Cancel(epoch)));
+                            let mail = |delivery| Note::Mail(epoch, delivery);
+                            task.notes.extend(inbox.into_iter().map(mail));
                         }
                         Lease::Lost => task.notes.push(Note::Lost),
                     }

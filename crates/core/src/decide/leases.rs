@@ -157,17 +157,19 @@ pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renew
         let row = rows.run_mut(*run).expect("found");
         row.lease_until = row.lease_until.max(Some(until));
         let (cancel, matched) = (row.cancel == CancelMark::Requested, row.matched);
-        let changed_at = row.changed_at;
+        let (changed_at, epoch) = (row.changed_at, row.epoch);
         row.settle(changed_at);
         let inbox = if matched > 0 {
             inbox(rows, *run)
         } else {
             Vec::new()
         };
-        Renewed {
-            run: *run,
-            lease: Lease::Kept { cancel, inbox },
-        }
+        let lease = Lease::Kept {
+            epoch,
+            cancel,
+            inbox,
+        };
+        Renewed { run: *run, lease }
     };
     renew.runs.iter().map(one).collect()
 }

@@ -37,7 +37,7 @@ pub(super) fn mark(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: 
     let row = rows.run_mut(id).expect("found");
     row.cancel = CancelMark::Requested;
     row.changed_at = now;
-    let (owner, parked) = (row.owner, row.state == RunState::Parked);
+    let (owner, parked) = (row.has_it(), row.state == RunState::Parked);
     if let Some(owner) = owner {
         rows.hints.push(Hint::Cancel(id, owner));
     }

@@ -143,7 +143,7 @@ pub(super) fn hand_over(
     let row = rows.run_mut(id).expect("a message has a run");
     row.matched += u32::from(!mutant::on(Mutant::MatchedUncounted));
     row.changed_at = now;
-    if let Some(owner) = row.owner {
+    if let Some(owner) = row.has_it() {
         rows.hints.push(Hint::Mail(id, owner, delivery));
     }
     wake(rows, id, claimant, now);

@@ -143,7 +143,7 @@ fn a_renewal_tells_what_came_meanwhile() {
     world.commit(round);
     world.signal(run, "go", 5);
     world.cancel(run);
-    let Lease::Kept { cancel, inbox } = world.renew(A, run) else {
+    let Lease::Kept { cancel, inbox, .. } = world.renew(A, run) else {
         panic!("kept")
     };
     assert!(cancel);

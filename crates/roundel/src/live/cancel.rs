@@ -18,6 +18,13 @@ pub(super) struct Cancelling {
 }
 
 impl LiveRun {
+    /// The run was asked to end, as was told under this epoch. Later ones say it themselves.
+    pub(crate) fn asked_to_end(&mut self, epoch: u64, now: Timestamp) {
+        if epoch >= self.epoch {
+            self.cancel(now, false);
+        }
+    }
+
     /// The run was asked to end.
     pub(crate) fn cancel(&mut self, now: Timestamp, seen: bool) {
         if self.cancelling.is_none() {

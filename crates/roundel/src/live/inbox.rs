@@ -7,9 +7,12 @@ use super::LiveRun;
 use crate::cx::shared::Phase;
 
 impl LiveRun {
-    /// A message came while it was in memory.
-    pub(crate) fn deliver(&mut self, delivery: Delivery) {
-        self.inbox.push_back(delivery);
+    /// A message came under this epoch. If that has passed, the commit or claim that raised it has
+    /// brought the message too, and it may have been consumed since, even before a replay.
+    pub(crate) fn deliver(&mut self, epoch: u64, delivery: Delivery) {
+        if epoch >= self.epoch || mutant::on(Mutant::LateMailTaken) {
+            self.inbox.push_back(delivery);
+        }
     }
 
     pub(super) fn take_delivery(&mut self, delivery: Delivery) {

@@ -81,8 +81,8 @@ impl Worker {
         let mut lost = None;
         for note in port.take() {
             match note {
-                Note::Mail(delivery) => live.deliver(delivery),
-                Note::Cancel => live.cancel(self.store().now(), false),
+                Note::Mail(epoch, delivery) => live.deliver(epoch, delivery),
+                Note::Cancel(epoch) => live.asked_to_end(epoch, self.store().now()),
                 Note::Lost => lost = lost.or(Some(Lost::Lease)),
                 // An answer that comes late, after that to a later claim.
                 Note::Claimed(claimed) if claimed.epoch < live.epoch() => {}

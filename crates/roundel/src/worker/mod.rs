@@ -90,8 +90,9 @@ pub(crate) struct Port {
 
 /// Something a run's task must know.
 pub(crate) enum Note {
-    Mail(Delivery),
-    Cancel,
+    /// What was told under an epoch that has passed is known.
+    Mail(u64, Delivery),
+    Cancel(u64),
     Lost,
     Claimed(Box<Claimed>),
 }
@@ -467,14 +468,14 @@ impl Listener for Worker {
         for hint in hints {
             match hint {
                 Hint::Ready(lane, at) if self.workflow_of(lane).is_some() => self.claim_at(at),
-                Hint::Mail(run, owner, delivery) if owner == self.id => {
+                Hint::Mail(run, owner, delivery) if owner.worker == self.id => {
                     if let Some(port) = self.port(run) {
-                        port.post(Note::Mail(delivery));
+                        port.post(Note::Mail(owner.epoch, delivery));
                     }
                 }
-                Hint::Cancel(run, owner) if owner == self.id => {
+                Hint::Cancel(run, owner) if owner.worker == self.id => {
                     if let Some(port) = self.port(run) {
-                        port.post(Note::Cancel);
+                        port.post(Note::Cancel(owner.epoch));
                     }
                 }
                 Hint::AtRest(run, state, outcome) => {

@@ -124,13 +124,17 @@ fn renew(worker: &Worker) {
     // this from its claim, and may have consumed it since.
     for (one, port) in renewed.into_iter().zip(ports) {
         match one.lease {
-            Lease::Kept { cancel, inbox } => {
+            Lease::Kept {
+                epoch,
+                cancel,
+                inbox,
+            } => {
                 if cancel {
-                    port.post(Note::Cancel);
+                    port.post(Note::Cancel(epoch));
                 }
                 inbox
                     .into_iter()
-                    .for_each(|delivery| port.post(Note::Mail(delivery)));
+                    .for_each(|delivery| port.post(Note::Mail(epoch, delivery)));
             }
             Lease::Lost => port.post(Note::Lost),
         }

@@ -4,9 +4,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use roundel_core::{
-    Cancel, Cancelled, Caused, Claim, Claimed, Committed, Delete, LaneId, Lease, Name, Op, Refusal,
-    Register, Release, Renew, Reply, Round, RunId, RunRow, RunState, Sent, Signal, Start, Started,
-    Target, Timestamp, WorkerId,
+    Cancel, Cancelled, Caused, Claim, Claimed, Committed, Delete, LaneId, Lease, Name, Op, Owner,
+    Refusal, Register, Release, Renew, Reply, Round, RunId, RunRow, RunState, Sent, Signal, Start,
+    Started, Target, Timestamp, WorkerId,
 };
 
 use super::Make;
@@ -221,6 +221,15 @@ impl Desk {
 
     pub(super) fn state(&self, run: RunId) -> RunState {
         self.run(run).state
+    }
+
+    /// Who has the run.
+    pub(super) fn owner(&self, run: RunId) -> Owner {
+        let row = self.run(run);
+        Owner {
+            worker: row.owner.expect("somebody has the run"),
+            epoch: row.epoch,
+        }
     }
 
     /// An empty round of the run by whoever has it.

@@ -68,7 +68,7 @@ pub fn c1_a_message_is_told_to_the_owner_or_wakes_the_run(make: &Make) {
     let Hint::Mail(run, owner, delivery) = heard(&hints) else {
         panic!("mail")
     };
-    assert_eq!((run, owner, delivery.call), (owned, A, 4));
+    assert_eq!((run, owner, delivery.call), (owned, desk.owner(owned), 4));
     assert_eq!(delivery.body, Outcome::Value(value(9)));
     assert!(matches!(delivery.source, Source::Wait(_)));
     desk.signal(waiting, "go", 1);
@@ -80,7 +80,7 @@ pub fn c10_a_cancel_is_told_to_the_owner(make: &Make) {
     let run = desk.owned(A);
     let hints = listen(&desk);
     desk.cancel(run);
-    assert_eq!(heard(&hints), Hint::Cancel(run, A));
+    assert_eq!(heard(&hints), Hint::Cancel(run, desk.owner(run)));
 }
 
 pub fn a_run_at_rest_is_told_with_what_came_of_it(make: &Make) {
@@ -109,7 +109,7 @@ pub fn a_refused_operation_gives_no_hint(make: &Make) {
     desk.cancel(run);
     assert_eq!(
         heard(&hints),
-        Hint::Cancel(run, A),
+        Hint::Cancel(run, desk.owner(run)),
         "the first thing to be heard"
     );
 }
