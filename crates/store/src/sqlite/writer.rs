@@ -368,11 +368,11 @@ impl Writer {
         }
     }
 
+    /// Refuses what was asked until now, and not what is asked again in answer to that: the file
+    /// must get its next try.
     fn refuse_all(&mut self, error: &Error) {
         let mut all: Batch = self.again.drain(..).flatten().collect();
-        while self.shared.queue.take(&mut all) {
-            self.shared.answer_all(std::mem::take(&mut all), error);
-        }
+        all.extend(self.shared.queue.take_older(Instant::now()));
         self.shared.answer_all(all, error);
     }
 }

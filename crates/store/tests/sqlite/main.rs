@@ -3,6 +3,7 @@
 mod basics;
 mod disk;
 mod due;
+mod figures;
 mod io;
 mod opening;
 mod processes;

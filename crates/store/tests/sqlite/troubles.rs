@@ -1,11 +1,13 @@
 //! A database that is busy, full, replaced or gone.
 
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use roundel_core::{Delete, Op, Outcome, RunState, Target, Then};
-use roundel_store::{Ask, Error, Options, Query, Sqlite, ask};
+use roundel_store::{Answered, Ask, Error, Options, Query, Request, Sink, Sqlite, Store, ask};
 use rusqlite::Connection;
 
+use crate::disk::{Disk, Plan};
 use crate::tools::{
     File, SPACE, ask_all, claimed, commit, dump, payload, read, round, row, run, start, started,
 };
@@ -218,4 +220,58 @@ fn refused_requests_refuse_alone() {
     let fine: Vec<bool> = answers.iter().map(|answer| answer.result.is_ok()).collect();
     assert_eq!(fine, [true, false, true, false]);
     assert_eq!(row(&store, id).state, RunState::Completed);
+}
+
+/// Asks again as soon as it is told that nothing happened.
+struct Impatient {
+    store: Arc<Sqlite>,
+    done: mpsc::Sender<()>,
+}
+
+impl Impatient {
+    fn ask(store: &Arc<Sqlite>, done: &mpsc::Sender<()>) {
+        let sink = Impatient {
+            store: Arc::clone(store),
+            done: done.clone(),
+        };
+        let request = Request {
+            ask: Box::new(Ask::Op(Op::Start(start(1)))),
+            tag: 0,
+            sink: Arc::new(sink),
+        };
+        store.submit(vec![request]);
+    }
+}
+
+impl Sink for Impatient {
+    fn deliver(&self, answers: Vec<Answered>) {
+        for answer in answers {
+            match answer.result {
+                Ok(_) => self.done.send(()).unwrap(),
+                Err(Error::Closed) => {}
+                Err(_) => Impatient::ask(&self.store, &self.done),
+            }
+        }
+    }
+}
+
+#[test]
+fn g4_a_file_is_opened_again_however_impatient_its_clients_are() {
+    let file = File::new();
+    let disk = Disk::mount(file.folder.path(), Plan::Well);
+    drop(file.open_with_worker());
+    let store = Arc::new(file.open());
+    let (done, all_done) = mpsc::channel();
+    disk.fail_reads(true);
+    for _ in 0..3 {
+        Impatient::ask(&store, &done);
+    }
+    assert!(all_done.recv_timeout(Duration::from_millis(300)).is_err());
+    disk.fail_reads(false);
+    for _ in 0..3 {
+        let patience = Duration::from_secs(10);
+        let done = all_done.recv_timeout(patience);
+        done.expect("the file is opened again");
+    }
+    store.close();
 }

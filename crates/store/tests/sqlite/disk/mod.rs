@@ -1,8 +1,8 @@
 //! A disk that fails on demand, and loses what was not synced when its power goes.
 //!
-//! Every change that SQLite makes to a file has a number. A plan says what happens at one of them.
-//! For each file the disk knows what was synced and what came after; when the power goes, each of
-//! the later changes is kept, lost, or torn, sector by sector, as the seed wills.
+//! Every change that SQLite makes to a file has a number, and every read. A plan says what happens
+//! at one of them. For each file the disk knows what was synced and what came after; when the power
+//! goes, each of the later changes is kept, lost, or torn, sector by sector, as the seed wills.
 
 mod shim;
 
@@ -21,8 +21,43 @@ pub(crate) enum Plan {
     Well,
     /// So many changes fail, from this one on.
     Errors { from: u64, count: u64, how: How },
+    /// So many reads by these threads fail, from this one on.
+    Reads { from: u64, count: u64, by: By },
     /// From this one on nothing reaches the disk.
     PowerLoss { at: u64 },
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Those who write: the store's writer, and whoever opens a file.
+    Writers,
+    /// The store's readers, which answer queries.
+    Readers,
+    /// Threads of the store that look at a file when they like.
+    Others,
+}
+
+impl By {
+    /// Readers come and go as they like; without them a change has the same number each time.
+    fn this_thread() -> By {
+        match std::thread::current().name() {
+            Some("roundel-reader") => By::Readers,
+            Some("roundel-watcher" | "roundel-patience") => By::Others,
+            _ => By::Writers,
+        }
+    }
+}
+
+/// What SQLite did when something went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Write,
+    Sync,
+    Truncate,
+    Open,
+    Delete,
+    Read,
 }
 
 /// How a change fails.
@@ -48,6 +83,18 @@ pub(super) enum Act<'a> {
     Delete(bool),
 }
 
+impl Act<'_> {
+    fn kind(&self) -> Kind {
+        match self {
+            Act::Open => Kind::Open,
+            Act::Write(..) => Kind::Write,
+            Act::Truncate(_) => Kind::Truncate,
+            Act::Sync => Kind::Sync,
+            Act::Delete(_) => Kind::Delete,
+        }
+    }
+}
+
 /// What the file system is to do.
 pub(super) enum Fate {
     Pass,
@@ -71,9 +118,13 @@ impl Change {
 }
 
 fn put(bytes: &mut Vec<u8>, at: usize, new: &[u8]) {
-    let end = at + new.len();
-    bytes.resize(bytes.len().max(end), 0);
-    bytes[at..end].copy_from_slice(new);
+    if bytes.len() < at {
+        bytes.resize(at, 0);
+    }
+    // Copied, not filled first: that takes long in a build without optimization.
+    let over = new.len().min(bytes.len() - at);
+    bytes[at..at + over].copy_from_slice(&new[..over]);
+    bytes.extend_from_slice(&new[over..]);
 }
 
 #[derive(Default)]
@@ -102,7 +153,9 @@ impl Content {
 struct State {
     plan: Plan,
     changes: u64,
-    struck: bool,
+    /// By those who write, and by readers.
+    reads: [u64; 2],
+    struck: Option<Kind>,
     dead: bool,
     unreadable: bool,
     files: BTreeMap<String, Content>,
@@ -141,7 +194,8 @@ impl Disk {
             state: Mutex::new(State {
                 plan,
                 changes: 0,
-                struck: false,
+                reads: [0; 2],
+                struck: None,
                 dead: false,
                 unreadable: false,
                 files: BTreeMap::new(),
@@ -161,9 +215,25 @@ impl Disk {
         self.lock().changes
     }
 
-    /// Has the plan come to pass?
-    pub(crate) fn struck(&self) -> bool {
+    /// How many reads by those who write there were.
+    pub(crate) fn reads(&self) -> u64 {
+        self.lock().reads[By::Writers as usize]
+    }
+
+    /// What the plan came to pass at, if it did.
+    pub(crate) fn struck(&self) -> Option<Kind> {
         self.lock().struck
+    }
+
+    /// Of the reads by readers from now on, this one will fail.
+    pub(crate) fn fail_lookup(&self, number: u64) {
+        let mut state = self.lock();
+        state.struck = None;
+        state.plan = Plan::Reads {
+            from: state.reads[By::Readers as usize] + number,
+            count: 1,
+            by: By::Readers,
+        };
     }
 
     /// From now on all is well.
@@ -183,9 +253,21 @@ impl Disk {
         self.lock().unreadable = fail;
     }
 
-    /// Can nothing be read?
-    pub(super) fn is_unreadable(&self) -> bool {
-        let state = self.lock();
+    /// A read, and whether it fails.
+    pub(super) fn fails_read(&self) -> bool {
+        let mut state = self.lock();
+        let who = By::this_thread();
+        let number = state.reads.get(who as usize).copied();
+        if let Some(count) = state.reads.get_mut(who as usize) {
+            *count += 1;
+        }
+        if let Plan::Reads { from, count, by } = state.plan
+            && by == who
+            && number.is_some_and(|number| (from..from + count).contains(&number))
+        {
+            state.struck.get_or_insert(Kind::Read);
+            return true;
+        }
         state.dead || state.unreadable
     }
 
@@ -210,18 +292,13 @@ impl Disk {
         if state.dead {
             return Fate::Fail(error);
         }
-        // Readers come and go as they like; without them a change has the same number each time.
-        let named = std::thread::current().name().map(str::to_owned);
-        let counted = !matches!(
-            named.as_deref(),
-            Some("roundel-reader" | "roundel-watcher" | "roundel-patience")
-        );
+        let counted = By::this_thread() == By::Writers;
         let number = state.changes;
         state.changes += u64::from(counted);
         match state.plan {
             Plan::PowerLoss { at } if counted && number == at => {
                 self.compare(&mut state);
-                (state.struck, state.dead) = (true, true);
+                (state.struck, state.dead) = (Some(act.kind()), true);
                 if let Act::Write(..) | Act::Truncate(_) = act {
                     apply(&mut state, name, act);
                 }
@@ -230,7 +307,7 @@ impl Disk {
             Plan::Errors { from, count, how }
                 if counted && (from..from + count).contains(&number) =>
             {
-                state.struck = true;
+                state.struck.get_or_insert(act.kind());
                 fail(&mut state, name, act, how)
             }
             _ => {
@@ -249,7 +326,7 @@ impl Disk {
             let real = std::fs::read(self.folder.join(name)).unwrap_or_default();
             let known = content.now();
             let same = real.get(..known.len()) == Some(&known[..]);
-            if !same || real[known.len()..].iter().any(|byte| *byte != 0) {
+            if !same || real[known.len()..] != vec![0; real.len() - known.len()] {
                 let (real, known) = (real.len(), known.len());
                 let wrong = format!("{name}: {real} bytes are not the {known} that were written");
                 state.wrong.push(wrong);
@@ -348,8 +425,9 @@ fn apply(state: &mut State, name: &str, act: &Act<'_>) {
         Act::Write(at, bytes) => content.since.push(Change::Write(*at, bytes.to_vec())),
         Act::Truncate(length) => content.since.push(Change::Truncate(*length)),
         Act::Sync => {
-            content.synced = content.now();
-            content.since.clear();
+            for change in std::mem::take(&mut content.since) {
+                change.apply(&mut content.synced);
+            }
             if std::mem::take(&mut content.new) && !name.ends_with(".db") {
                 sync_folder(state);
             }

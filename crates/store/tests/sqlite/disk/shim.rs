@@ -202,7 +202,7 @@ unsafe extern "C" fn read(
     offset: i64,
 ) -> c_int {
     match about(file) {
-        Some((open, real)) if !open.disk.is_unreadable() => match real.xRead {
+        Some((open, real)) if !open.disk.fails_read() => match real.xRead {
             // SAFETY: passed on as it came.
             Some(real) => unsafe { real(file, to, amount, offset) },
             None => ffi::SQLITE_IOERR_READ,
