@@ -1,9 +1,11 @@
 //! The project's only scripts: `cargo xtask <command>`.
 //!
 //! Exit code 0 means that every step passed, 1 that at least one failed, 2 that the command line
-//! was not understood. Nothing is fixed on its own: each command only looks and reports.
+//! was not understood. Nothing is fixed on its own: each command only looks and reports, unless it is
+//! told to write.
 
 mod newcomer;
+mod reliability;
 mod steps;
 mod tidy;
 
@@ -17,13 +19,14 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test      tidy, every test and documentation example of the workspace, sim, newcomer
-  lint      formatting, clippy and documentation, each without warnings
-  tidy      the project's own rules: sizes, module docs, nothing unfinished, examples that run
-  sim       schedules of crashes and faults: --schedules N, --seed S, --json, --trace
-  newcomer  a new crate with the lines of the README and of the guide's first page, built and run
-  ci        lint and test: what has to pass before a change is merged
-  help      this text";
+  test         tidy, every test and documentation example, sim, reliability, newcomer
+  lint         formatting, clippy and documentation, each without warnings
+  tidy         the project's own rules: sizes, module docs, nothing unfinished, examples that run
+  sim          schedules of crashes and faults: --schedules N, --seed S, --json, --trace
+  reliability  the page on reliability against the last test run; --write brings it up to that
+  newcomer     a new crate with the lines of the README and the guide's first page, built and run
+  ci           lint and test: what has to pass before a change is merged
+  help         this text";
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ enum Request {
     Help,
     Run(Vec<Step>),
     Simulate(Vec<String>),
+    /// Figures of the last run are written into their page.
+    State,
 }
 
 fn main() -> ExitCode {
@@ -41,6 +46,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Request::Run(list)) => match steps::run_all(&list, &workspace_root()) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+        Ok(Request::State) => match reliability::run(&workspace_root(), true) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
@@ -64,6 +73,8 @@ fn parse(args: &[String]) -> Result<Request, String> {
         "lint" => Request::Run(steps::LINT.to_vec()),
         "tidy" => Request::Run(vec![Step::Tidy]),
         "newcomer" => Request::Run(vec![Step::Newcomer]),
+        "reliability" if rest == ["--write"] => return Ok(Request::State),
+        "reliability" => Request::Run(vec![Step::Reliability]),
         "ci" => Request::Run([steps::LINT, steps::TEST].concat()),
         "sim" => return Ok(Request::Simulate(rest.to_vec())),
         "help" | "--help" | "-h" => Request::Help,

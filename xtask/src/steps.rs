@@ -6,11 +6,13 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{newcomer, tidy};
+use crate::{newcomer, reliability, tidy};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -21,6 +23,7 @@ pub(crate) enum Step {
     Tests,
     DocTests,
     Simulation,
+    Reliability,
     Newcomer,
 }
 
@@ -30,6 +33,7 @@ pub(crate) const TEST: &[Step] = &[
     Step::Tests,
     Step::DocTests,
     Step::Simulation,
+    Step::Reliability,
     Step::Newcomer,
 ];
 
@@ -53,6 +57,7 @@ impl Step {
             Step::Tests => "tests",
             Step::DocTests => "doc tests",
             Step::Simulation => "simulation",
+            Step::Reliability => "reliability",
             Step::Newcomer => "newcomer",
         }
     }
@@ -71,7 +76,7 @@ impl Step {
             ],
             // Only libraries: the pages of the `roundel` binary would replace those of the crate.
             Step::Docs => &["doc", "--workspace", "--lib", "--no-deps", "--all-features"],
-            Step::Tidy | Step::Newcomer | Step::Simulation => &[],
+            Step::Tidy | Step::Newcomer | Step::Simulation | Step::Reliability => &[],
             // Not the examples: they are modules of a test, and need no binaries of their own.
             Step::Tests => &[
                 "test",
@@ -102,6 +107,7 @@ impl Step {
             | Step::Tests
             | Step::DocTests
             | Step::Simulation
+            | Step::Reliability
             | Step::Newcomer => None,
         }
     }
@@ -112,6 +118,7 @@ impl fmt::Display for Step {
         match (self, self.arguments()) {
             (Step::Newcomer, _) => write!(f, "newcomer: a new crate with the lines of the pages"),
             (Step::Simulation, _) => write!(f, "simulation: {SCHEDULES} schedules of faults"),
+            (Step::Reliability, _) => write!(f, "reliability: the page against this run"),
             (_, []) => write!(f, "{}: the project's own rules", self.name()),
             (_, arguments) => write!(f, "{}: cargo {}", self.name(), arguments.join(" ")),
         }
@@ -168,7 +175,9 @@ fn run(step: Step, root: &Path) -> Outcome {
     let passed = match step {
         Step::Tidy => tidy::run(root),
         Step::Newcomer => newcomer::run(root),
-        Step::Simulation => simulate(root, &["--schedules".into(), SCHEDULES.into()]),
+        Step::Simulation => simulation(root),
+        Step::Reliability => reliability::run(root, false),
+        Step::Tests => tests(root),
         _ => cargo(root, step.arguments())
             .status()
             .is_ok_and(|status| status.success()),
@@ -189,8 +198,43 @@ fn is_installed(step: Step, root: &Path) -> bool {
     probe.status().is_ok_and(|status| status.success())
 }
 
+/// Runs the tests, which hand their figures over.
+fn tests(root: &Path) -> bool {
+    let figures = reliability::file(root);
+    // Those of an earlier run are no longer true.
+    let _ = std::fs::remove_file(&figures);
+    let mut command = cargo(root, Step::Tests.arguments());
+    command.env(reliability::VARIABLE, figures);
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Plays the schedules of a test run, and adds its figures to those of the tests.
+fn simulation(root: &Path) -> bool {
+    let mut command = simulator(root, &["--schedules", SCHEDULES, "--json"]);
+    let Ok(output) = command.stderr(Stdio::inherit()).output() else {
+        return false;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("      {}", said.trim());
+    let Some(line) = reliability::line("sim", &said) else {
+        return false;
+    };
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(reliability::file(root));
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    output.status.success() && written.is_ok()
+}
+
 /// Plays schedules, as fast as the machine can; true when every promise was kept.
 pub(crate) fn simulate(root: &Path, options: &[String]) -> bool {
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let status = simulator(root, &options).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn simulator(root: &Path, options: &[&str]) -> Command {
     let program = [
         "run",
         "--profile",
@@ -202,7 +246,7 @@ pub(crate) fn simulate(root: &Path, options: &[String]) -> bool {
     ];
     let mut command = cargo(root, &program);
     command.args(options);
-    command.status().is_ok_and(|status| status.success())
+    command
 }
 
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
