@@ -1,8 +1,8 @@
 //! The project's only scripts: `cargo xtask <command>`.
 //!
 //! Exit code 0 means that every step passed, 1 that at least one failed, 2 that the command line
-//! was not understood. Nothing is fixed on its own: each command only looks and reports, unless it is
-//! told to write.
+//! was not understood. Nothing is fixed on its own: each command only looks and reports, unless it
+//! is told to write.
 
 mod newcomer;
 mod reliability;

@@ -1,8 +1,8 @@
 //! Holds docs/reference/reliability.md against what the last test run showed.
 //!
-//! Tests and the simulator hand their counts over as lines of JSON, one object each, in a file under
-//! the target folder. The prose of the page is written by people; the tables between its markers
-//! come from here, and may not lack a figure of the run nor state more than the run showed.
+//! Tests and the simulator hand their counts over as lines of JSON, one object each, in a file
+//! under the target folder. The prose of the page is written by people; the tables between its
+//! markers come from here, and may not lack what was promised nor state more than the run showed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
