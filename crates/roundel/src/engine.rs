@@ -138,6 +138,7 @@ impl EngineBuilder {
             cached_runs: 4096,
             cached_for: Duration::from_secs(60),
             sweep: Duration::from_secs(30),
+            renewed_by_hand: false,
         };
         EngineBuilder {
             place,
@@ -261,11 +262,12 @@ impl EngineBuilder {
         self
     }
 
-    /// Sweeps, which make up for lost hints, are this far apart.
+    /// Sweeps, which make up for lost hints, are this far apart; leases are renewed by the test.
     #[cfg(feature = "testkit")]
     pub(crate) fn for_tests(self, sweep: Duration) -> Self {
         self.with(|config| {
             config.sweep = sweep;
+            config.renewed_by_hand = true;
             Ok(())
         })
     }

@@ -8,6 +8,7 @@ mod cx;
 mod engine;
 mod error;
 mod flag;
+mod ids;
 mod live;
 mod metrics;
 mod names;
@@ -42,6 +43,9 @@ pub use roundel_store::{
 /// The guide's examples, run as tests. Those that make files are run by `cargo xtask newcomer`.
 #[cfg(doctest)]
 mod guide {
+    #[cfg(feature = "testkit")]
+    #[doc = include_str!("../../../docs/guide/exploring.md")]
+    struct Exploring;
     #[doc = include_str!("../../../docs/guide/steps-and-effects.md")]
     struct StepsAndEffects;
     #[cfg(feature = "testkit")]

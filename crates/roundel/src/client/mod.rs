@@ -14,13 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::{
-    Cancel, Cancelled, Claimant, Delete, Name, Op, Patch, Patched, Payload, Reply, Resume, RunId,
+    Cancel, Cancelled, Claimant, Delete, Name, Op, Patch, Patched, Payload, Reply, Resume,
 };
 use roundel_store::{Answer, Answered, Ask, Query, RunFilter, RunView, Stats};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 pub use handle::Handle;
 pub use list::Runs;
@@ -29,6 +28,7 @@ pub use start::StartRun;
 pub use to::To;
 
 use crate::cx::{decode, encode, new_start};
+use crate::ids::new_run;
 use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
@@ -68,7 +68,7 @@ impl Client {
             let name = workflow.name();
             let version = workflow.exact_version();
             let version = version.or_else(|| self.inner.latest(&name));
-            let (namespace, run) = (self.inner.namespace.clone(), RunId(Uuid::now_v7()));
+            let (namespace, run) = (self.inner.namespace.clone(), new_run());
             Box::new(new_start(namespace, run, (name, version), input))
         });
         StartRun {
@@ -80,7 +80,7 @@ impl Client {
 
     /// Starts a run by the name of its workflow, with any JSON.
     pub fn start_named(&self, workflow: Name, input: Payload) -> StartRun<Payload> {
-        let (namespace, run) = (self.inner.namespace.clone(), RunId(Uuid::now_v7()));
+        let (namespace, run) = (self.inner.namespace.clone(), new_run());
         let version = self.inner.latest(&workflow);
         let start = new_start(namespace, run, (workflow, version), input);
         StartRun {

@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 use roundel_core::{Call, Failure, Name, Offer, Payload, RunId, Sent, Signal as SignalOp, Start};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use uuid::Uuid;
 
 use super::shared::{Asked, CallGuard};
 use super::{Cx, decode_outcome, encode, name};
+use crate::ids::new_run;
 use crate::{Signal, To, Workflow};
 
 /// A child run, waited for.
@@ -148,15 +148,6 @@ impl Cx {
             ))
         })
     }
-}
-
-/// The id of a new run: by time, or drawn if this is a simulation.
-fn new_run() -> RunId {
-    #[cfg(feature = "sim")]
-    if let Some((high, low)) = crate::sim::draw().zip(crate::sim::draw()) {
-        return RunId(Uuid::from_u64_pair(high, low));
-    }
-    RunId(Uuid::now_v7())
 }
 
 /// A plain start, to be filled in.

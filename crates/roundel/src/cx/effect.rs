@@ -37,8 +37,7 @@ impl Attempt {
     /// other call. Give it to the service that is called.
     #[must_use]
     pub fn key(&self) -> String {
-        let info = &self.shared.info;
-        format!("{}-{}-{}", info.run, info.execution, self.call)
+        key_of(&self.shared, self.call)
     }
 
     /// Counted from 1.
@@ -59,6 +58,12 @@ impl Attempt {
     }
 }
 
+/// The idempotency key of a call.
+fn key_of(shared: &Shared, call: u32) -> String {
+    let info = &shared.info;
+    format!("{}-{}-{}", info.run, info.execution, call)
+}
+
 /// What a test kit says instead of the call.
 type Scripted = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
@@ -66,7 +71,30 @@ type Scripted = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 fn scripted(attempt: &Attempt, name: &Name) -> Option<Scripted> {
     let hooks = attempt.shared.lock().hooks.clone()?;
     let run = attempt.shared.info.run;
-    hooks.attempt(name.as_str(), run, (attempt.key(), attempt.number))
+    let tried = (attempt.key(), attempt.number);
+    if let Some(failure) = hooks.strike(name.as_str(), (run, attempt.last), &tried) {
+        return Some(Box::pin(std::future::ready(Err(failure))));
+    }
+    hooks.attempt(name.as_str(), run, tried)
+}
+
+/// What a test kit makes of an answer.
+#[cfg(feature = "testkit")]
+fn heard(
+    shared: &Shared,
+    tried: (u32, u32),
+    result: Result<Payload, Failure>,
+) -> Result<Payload, Failure> {
+    let Some(hooks) = shared.lock().hooks.clone() else {
+        return result;
+    };
+    let lost = hooks.is_lost(&(key_of(shared, tried.0), tried.1));
+    lost.map_or(result, Err)
+}
+
+#[cfg(not(feature = "testkit"))]
+fn heard(_: &Shared, _: (u32, u32), result: Result<Payload, Failure>) -> Result<Payload, Failure> {
+    result
 }
 
 #[cfg(not(feature = "testkit"))]
@@ -213,6 +241,7 @@ where
         };
         this.running.set(None);
         *this.scripted = None;
+        let result = heard(&shared, (call, attempt), result);
         let mut inner = shared.lock();
         inner.attempt_over(call);
         inner.finished.push((call, result));

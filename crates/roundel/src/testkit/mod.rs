@@ -39,23 +39,29 @@
 //! can run: script such effects.
 
 mod clock;
+mod explore;
+mod ids;
 mod script;
 mod stage;
 mod timeline;
+mod way;
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use roundel_core::Timestamp;
-use roundel_store::{Answer, Clock, Memory, Query, Store};
+use roundel_store::{Answer, Clock, Memory, Query, Store, Tx, TxError};
 
+pub use explore::{Broken, Exploration, Report, Verdict, World, explore};
+pub(crate) use ids::counted_id;
 pub(crate) use script::Hooks;
 pub use script::{EffectCall, ScriptedEffect};
 pub use timeline::Timeline;
 
-use crate::{Client, Engine, EngineBuilder, To};
+use crate::{Client, Engine, EngineBuilder, Error, To};
 use clock::VirtualClock;
 use stage::{App, Crashes, Stage};
 
@@ -69,6 +75,8 @@ pub struct Opening {
     beginning: Timestamp,
     seed: u64,
     crashes: Crashes,
+    /// Where whoever explores looks for what was opened.
+    stage: Option<Arc<Mutex<Option<Arc<Stage>>>>>,
 }
 
 impl std::fmt::Debug for Opening {
@@ -101,7 +109,10 @@ impl std::ops::Deref for TestKit {
 
 impl Drop for TestKit {
     fn drop(&mut self) {
-        self.supervisor.abort();
+        // Whoever explores goes on until all is at rest.
+        if !self.stage.is_explored() {
+            self.supervisor.abort();
+        }
     }
 }
 
@@ -114,6 +125,7 @@ impl TestKit {
             beginning: BEGINNING,
             seed: 0,
             crashes: Crashes::Never,
+            stage: None,
         }
     }
 
@@ -182,7 +194,7 @@ impl TestKit {
     /// When the application cannot be started again.
     pub async fn crash(&self) {
         self.stage
-            .next_worker()
+            .crash()
             .await
             .unwrap_or_else(|error| panic!("the application could not be started again: {error}"));
     }
@@ -190,9 +202,64 @@ impl TestKit {
     /// How often the worker has crashed.
     #[must_use]
     pub fn worker_crashes(&self) -> u32 {
-        self.stage
-            .crash_count
-            .load(std::sync::atomic::Ordering::Relaxed)
+        self.stage.crash_count()
+    }
+
+    /// A request to the program: this runs inside of it, with a client that is part of it, and is
+    /// made again until it has been answered, as whoever made it would: when the program crashed
+    /// meanwhile, and when the database was not available or did not say what happened. So it must
+    /// be safe to repeat: give keys.
+    ///
+    /// ```
+    /// # use roundel::{testkit::TestKit, Error, RunId, Workflow};
+    /// # const ORDER: Workflow<String, ()> = Workflow::named("order");
+    /// # async fn ordered(kit: &TestKit) -> Result<RunId, Error> {
+    /// let order = |client: roundel::Client| async move {
+    ///     client.start(ORDER, &"a lamp".to_owned()).key("order-17").await
+    /// };
+    /// let run = kit.request(order).await?;
+    /// # Ok(run.id())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When it fails for another reason.
+    pub async fn request<T, Fut>(&self, what: impl Fn(Client) -> Fut) -> Result<T, Error>
+    where
+        Fut: Future<Output = Result<T, Error>>,
+    {
+        loop {
+            let (client, gate) = self.stage.inside().await;
+            tokio::select! {
+                biased;
+                () = gate.died() => {}
+                answer = what(client) => match answer {
+                    Err(Error::Unavailable(_) | Error::Unknown(_) | Error::Closed) => {}
+                    answer => return answer,
+                },
+            }
+            let again = self.now().after(Duration::from_secs(1));
+            self.stage.clock.sleep_until(again).await;
+        }
+    }
+
+    /// Runs SQL in the database that steps write to, as a step would: to make tables before, or to
+    /// look at them after. What it writes stays, unless it fails.
+    ///
+    /// # Errors
+    /// When it fails, or awaits anything but the transaction.
+    pub async fn sql<T, E, Fut>(&self, work: impl FnOnce(Tx) -> Fut) -> Result<T, E>
+    where
+        Fut: Future<Output = Result<T, E>>,
+        E: From<TxError>,
+    {
+        self.stage.memory.transact(|tx| {
+            let work = std::pin::pin!(work(tx));
+            match work.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(result) => result,
+                Poll::Pending => Err(TxError::Refused("await something else".into()).into()),
+            }
+        })
     }
 
     /// What happened in a run so far.
@@ -235,21 +302,19 @@ impl Opening {
     async fn opened(self) -> Result<TestKit, crate::Error> {
         clock::pause();
         let clock = Arc::new(VirtualClock::at(self.beginning));
-        let hooks = Arc::new(Hooks::new(clock.clone(), self.seed));
+        let points = self.crashes.points().cloned();
+        let hooks = Arc::new(Hooks::new(clock.clone(), self.seed, points));
         let memory = Arc::new(Memory::new(clock.clone()));
         clock.of(&memory);
         let stage = Arc::new(Stage::new(self.app, (memory, clock, hooks), self.crashes));
+        if let Some(looked_for) = self.stage {
+            let mut found = looked_for.lock().unwrap_or_else(PoisonError::into_inner);
+            *found = Some(stage.clone());
+        }
         let client = stage.client().await?;
-        stage.next_worker().await?;
+        stage.fill().await?;
         let crashing = stage.clone();
-        let supervisor = tokio::spawn(async move {
-            loop {
-                crashing.crashed.notified().await;
-                if let Err(error) = crashing.next_worker().await {
-                    panic!("the application could not be started again: {error}");
-                }
-            }
-        });
+        let supervisor = tokio::spawn(async move { crashing.supervise().await });
         let supervisor = supervisor.abort_handle();
         Ok(TestKit {
             client,

@@ -4,10 +4,10 @@
 //! An answer belongs to one attempt of one call: after a crash the same attempt gets the same
 //! answer again, so that a script means the same however often a run is replayed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use roundel_core::{Failure, Payload, RunId};
@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::clock::VirtualClock;
+use super::explore::{Kind, Points};
 
 type Answering = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
@@ -23,6 +24,10 @@ pub(crate) struct Hooks {
     clock: Arc<VirtualClock>,
     effects: Mutex<BTreeMap<String, Script>>,
     random: Mutex<u64>,
+    /// Where faults strike, if they do.
+    points: Option<Arc<Points>>,
+    /// Attempts whose answers are lost: by key and number.
+    lost: Mutex<BTreeSet<(String, u32)>>,
 }
 
 #[derive(Default)]
@@ -129,11 +134,13 @@ impl ScriptedEffect {
 }
 
 impl Hooks {
-    pub(super) fn new(clock: Arc<VirtualClock>, seed: u64) -> Hooks {
+    pub(super) fn new(clock: Arc<VirtualClock>, seed: u64, points: Option<Arc<Points>>) -> Hooks {
         Hooks {
             clock,
             effects: Mutex::default(),
             random: Mutex::new(seed),
+            points,
+            lost: Mutex::default(),
         }
     }
 
@@ -149,11 +156,34 @@ impl Hooks {
             .random
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = *state;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
+        drawn(&mut state)
+    }
+
+    /// An attempt is about to be made. Does it fail instead, if it is not the last?
+    pub(crate) fn strike(
+        &self,
+        name: &str,
+        (run, last): (RunId, bool),
+        attempt: &(String, u32),
+    ) -> Option<Failure> {
+        let points = self.points.as_ref()?;
+        match points.attempt(name, (run, attempt.1), last)? {
+            Kind::Fails => Some(Failure::transient(
+                "a fault of the test: nothing was called",
+            )),
+            _ => {
+                let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+                lost.insert(attempt.clone());
+                None
+            }
+        }
+    }
+
+    /// Is the answer to this attempt lost?
+    pub(crate) fn is_lost(&self, attempt: &(String, u32)) -> Option<Failure> {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = "a fault of the test: the call was made, and its answer was lost";
+        lost.remove(attempt).then(|| Failure::transient(text))
     }
 
     /// An attempt begins: what it answers, if that is scripted.
@@ -212,6 +242,15 @@ impl Hooks {
         let before = script.given.get(attempt).copied();
         before != Some(script.take(attempt))
     }
+}
+
+/// The next number after this state.
+pub(super) fn drawn(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut value = *state;
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 impl Script {

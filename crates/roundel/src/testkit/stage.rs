@@ -1,51 +1,69 @@
-//! Workers that come and go over one database in memory. What is outside, the test's own client,
+//! Processes that come and go over one database in memory. What is outside, the test's own client,
 //! stays.
 //!
-//! A worker's way to the database can be cut: nothing that it still does reaches the database, and
-//! every answer is that it is closed. So a crash is exact: what was committed stays, all else is
-//! gone.
+//! Absent on purpose: what happens on the way between a process and the database; that is in
+//! `way.rs`.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use roundel_core::{Op, Release, RunId, limits};
-use roundel_store::{
-    Answer, Answered, Ask, Boxed, Clock, Error, Listener, Memory, Query, Request, Sink, Store,
-};
+use roundel_store::{Answer, Clock, Memory, Query, Store};
 use tokio::sync::Notify;
 
 use super::clock::{IN_VAIN, VirtualClock};
+use super::explore::Points;
 use super::script::Hooks;
+use super::way::{Gate, Way};
 use crate::worker::Worker;
-use crate::{Engine, EngineBuilder};
+use crate::{Client, Engine, EngineBuilder};
 
 pub(super) type App = Arc<dyn Fn(EngineBuilder) -> EngineBuilder + Send + Sync>;
 
-/// When workers crash by themselves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A program whose start fails is started again after this long.
+const RESTART: Duration = Duration::from_secs(1);
+/// Starts that may fail one after the other.
+const STARTS: u32 = 10;
+
+/// When processes crash by themselves.
+#[derive(Clone)]
 pub(super) enum Crashes {
     /// Only when told to.
     Never,
     /// After each round of theirs that is committed.
     AfterEveryRound,
+    /// As a schedule says; so many of them work at once.
+    Explored(Arc<Points>, usize),
+}
+
+impl Crashes {
+    pub(super) fn points(&self) -> Option<&Arc<Points>> {
+        match self {
+            Crashes::Explored(points, _) => Some(points),
+            Crashes::Never | Crashes::AfterEveryRound => None,
+        }
+    }
 }
 
 pub(super) struct Stage {
-    pub(super) app: App,
+    app: App,
     pub(super) memory: Arc<Memory>,
     pub(super) clock: Arc<VirtualClock>,
     pub(super) hooks: Arc<Hooks>,
-    pub(super) crashes: Crashes,
-    pub(super) crashed: Arc<Notify>,
-    pub(super) crash_count: AtomicU32,
-    on: tokio::sync::Mutex<Option<On>>,
+    crashes: Crashes,
+    crashed: Arc<Notify>,
+    crash_count: AtomicU32,
+    /// Processes that were ever up.
+    count: AtomicU32,
+    on: tokio::sync::Mutex<Vec<On>>,
+    came_on: Notify,
 }
 
-/// The worker that is on.
+/// A process that is on.
 struct On {
     engine: Engine,
-    way: Arc<Way>,
+    gate: Arc<Gate>,
 }
 
 impl Stage {
@@ -54,6 +72,10 @@ impl Stage {
         (memory, clock, hooks): (Arc<Memory>, Arc<VirtualClock>, Arc<Hooks>),
         crashes: Crashes,
     ) -> Stage {
+        if let Some(points) = crashes.points() {
+            points.by(&clock);
+            memory.inject(points.clone());
+        }
         Stage {
             app,
             memory,
@@ -62,13 +84,16 @@ impl Stage {
             crashes,
             crashed: Arc::default(),
             crash_count: AtomicU32::new(0),
+            count: AtomicU32::new(0),
             on: tokio::sync::Mutex::default(),
+            came_on: Notify::new(),
         }
     }
 
-    /// A client that is not part of any worker.
+    /// A client that is not part of any process.
     pub(super) async fn client(&self) -> Result<Engine, crate::Error> {
-        let builder = Engine::over(self.memory.clone());
+        let gate = Gate::outside(&self.memory, self.crashes.points());
+        let builder = Engine::over(Arc::new(Way(gate)));
         (self.app)(builder)
             .without_workflows()
             .for_tests(IN_VAIN)
@@ -76,38 +101,115 @@ impl Stage {
             .await
     }
 
-    /// A worker comes on; the one before, if there was one, has crashed.
-    pub(super) async fn next_worker(&self) -> Result<(), crate::Error> {
+    pub(super) fn is_explored(&self) -> bool {
+        self.crashes.points().is_some()
+    }
+
+    pub(super) fn crash_count(&self) -> u32 {
+        self.crash_count.load(Ordering::Relaxed)
+    }
+
+    /// How long the leases of its processes last.
+    pub(super) fn lease(&self) -> Duration {
+        let on = self.on.try_lock();
+        let worker = on.ok().and_then(|on| on.first()?.engine.worker().cloned());
+        worker.map_or(Duration::from_secs(30), |worker| worker.config.lease)
+    }
+
+    /// All processes that are on crash, and others come on.
+    pub(super) async fn crash(&self) -> Result<(), crate::Error> {
+        for on in self.on.lock().await.iter() {
+            on.gate.die();
+        }
+        self.fill().await
+    }
+
+    /// Waits until a process crashes, then starts another.
+    pub(super) async fn supervise(&self) {
+        loop {
+            self.crashed.notified().await;
+            if let Err(error) = self.fill().await {
+                panic!("the application could not be started again: {error}");
+            }
+        }
+    }
+
+    /// A process comes on in the place of each that has crashed.
+    pub(super) async fn fill(&self) -> Result<(), crate::Error> {
         let mut on = self.on.lock().await;
-        if let Some(On { engine, way }) = on.take() {
-            way.cut();
+        let (dead, alive) = std::mem::take(&mut *on)
+            .into_iter()
+            .partition(|on: &On| on.gate.is_cut());
+        *on = alive;
+        let dead: Vec<On> = dead;
+        for On { engine, .. } in dead {
             self.crash_count.fetch_add(1, Ordering::Relaxed);
-            if let Some(worker) = engine.worker() {
+            // By a schedule, leases end by time, as in life.
+            if let Some(worker) = engine.worker().filter(|_| self.crashes.points().is_none()) {
                 self.take_back(worker).await;
             }
-            drop(engine);
         }
-        let way = Arc::new(Way {
-            inner: self.memory.clone(),
-            gate: Arc::new(Gate {
-                cut: AtomicBool::new(false),
-                crashes: self.crashes,
-                crashed: self.crashed.clone(),
-            }),
-            used: Notify::new(),
-        });
-        let builder = Engine::over(way.clone()).hooks(self.hooks.clone());
-        let engine = (self.app)(builder)
-            .lease(limits::LEASE)
-            .for_tests(Duration::MAX)
-            .start()
-            .await?;
-        if let Some(worker) = engine.worker() {
-            let worker = Arc::downgrade(worker);
-            tokio::spawn(renew(worker, way.clone(), self.clock.clone()));
+        let wanted = match self.crashes {
+            Crashes::Explored(_, processes) => processes,
+            Crashes::Never | Crashes::AfterEveryRound => 1,
+        };
+        while on.len() < wanted {
+            let next = self.next().await?;
+            on.push(next);
         }
-        *on = Some(On { engine, way });
+        self.came_on.notify_waiters();
         Ok(())
+    }
+
+    /// A process comes on. One whose start fails is started again, as whatever looks after it
+    /// would.
+    async fn next(&self) -> Result<On, crate::Error> {
+        let mut failed = 0;
+        loop {
+            let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+            let gate = Gate::inside(&self.memory, number, &self.crashes, &self.crashed);
+            match self.start(&gate).await {
+                Ok(engine) => return Ok(On { engine, gate }),
+                Err(error) if self.crashes.points().is_none() || failed >= STARTS => {
+                    return Err(error);
+                }
+                Err(_) => {
+                    gate.die();
+                    failed += 1;
+                    self.crash_count.fetch_add(1, Ordering::Relaxed);
+                    let at = self.clock.now().after(RESTART);
+                    self.clock.sleep_until(at).await;
+                }
+            }
+        }
+    }
+
+    async fn start(&self, gate: &Arc<Gate>) -> Result<Engine, crate::Error> {
+        let builder = Engine::over(Arc::new(Way(gate.clone()))).hooks(self.hooks.clone());
+        let mut builder = (self.app)(builder).for_tests(Duration::MAX);
+        if self.crashes.points().is_none() {
+            builder = builder.lease(limits::LEASE);
+        }
+        let engine = builder.start().await?;
+        if let Some(worker) = engine.worker() {
+            gate.serves(worker);
+            let worker = Arc::downgrade(worker);
+            tokio::spawn(renew(worker, gate.clone(), self.clock.clone()));
+        }
+        Ok(engine)
+    }
+
+    /// A client that is part of a process that is on, and the way it has to the database.
+    pub(super) async fn inside(&self) -> (Client, Arc<Gate>) {
+        loop {
+            let came_on = self.came_on.notified();
+            let on = self.on.lock().await;
+            if let Some(alive) = on.iter().find(|on| !on.gate.is_cut()) {
+                return (alive.engine.client(), alive.gate.clone());
+            }
+            drop(on);
+            came_on.await;
+        }
     }
 
     /// Gives back what a crashed worker had: its runs need not wait until their leases end.
@@ -127,125 +229,16 @@ impl Stage {
 }
 
 /// Renews leases by virtual time, as long as the worker does something: a renewal counts.
-async fn renew(worker: Weak<Worker>, way: Arc<Way>, clock: Arc<VirtualClock>) {
+async fn renew(worker: Weak<Worker>, gate: Arc<Gate>, clock: Arc<VirtualClock>) {
     loop {
-        way.used.notified().await;
-        clock
-            .sleep_until(clock.now().after(limits::LEASE / 3))
-            .await;
+        gate.used().await;
+        let Some(lease) = worker.upgrade().map(|worker| worker.config.lease) else {
+            return;
+        };
+        clock.sleep_until(clock.now().after(lease / 3)).await;
         let Some(worker) = worker.upgrade().filter(|worker| !worker.is_stopping()) else {
             return;
         };
         worker.renew();
-    }
-}
-
-/// A worker's way to the database.
-struct Way {
-    inner: Arc<Memory>,
-    gate: Arc<Gate>,
-    used: Notify,
-}
-
-struct Gate {
-    cut: AtomicBool,
-    crashes: Crashes,
-    crashed: Arc<Notify>,
-}
-
-impl Gate {
-    fn is_cut(&self) -> bool {
-        self.cut.load(Ordering::Acquire)
-    }
-}
-
-impl Way {
-    fn cut(&self) {
-        self.gate.cut.store(true, Ordering::Release);
-    }
-}
-
-/// Is this a round?
-fn is_round(ask: &Ask) -> bool {
-    matches!(ask, Ask::Op(Op::Commit(_)) | Ask::Work(_))
-}
-
-impl Store for Way {
-    fn submit(&self, requests: Vec<Request>) {
-        for Request { ask, tag, sink } in requests {
-            if self.gate.is_cut() {
-                let result = Err(Error::Closed);
-                sink.deliver(vec![Answered { tag, result, ask }]);
-                continue;
-            }
-            let dies = self.gate.crashes == Crashes::AfterEveryRound && is_round(&ask);
-            let gate = self.gate.clone();
-            let sink = Arc::new(Back { gate, dies, sink });
-            self.inner.submit(vec![Request { ask, tag, sink }]);
-        }
-        self.used.notify_one();
-    }
-
-    fn read(&self, query: Query) -> Boxed<'_, Result<Answer, Error>> {
-        if self.gate.is_cut() {
-            return Box::pin(async { Err(Error::Closed) });
-        }
-        self.inner.read(query)
-    }
-
-    fn clock(&self) -> &Arc<dyn Clock> {
-        self.inner.clock()
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        let gate = self.gate.clone();
-        self.inner.listen(Arc::new(Ear { gate, listener }));
-    }
-
-    fn watch_closely(&self, _closely: bool) {}
-
-    /// The database is the stage's.
-    fn close(&self) {}
-}
-
-/// The way back from the database.
-struct Back {
-    gate: Arc<Gate>,
-    dies: bool,
-    sink: Arc<dyn Sink>,
-}
-
-impl Sink for Back {
-    fn deliver(&self, mut answers: Vec<Answered>) {
-        let committed = answers.iter().any(|answer| answer.result.is_ok());
-        if self.dies && committed && !self.gate.cut.swap(true, Ordering::AcqRel) {
-            self.gate.crashed.notify_one();
-        }
-        if self.gate.is_cut() {
-            for answer in &mut answers {
-                answer.result = Err(Error::Closed);
-            }
-        }
-        self.sink.deliver(answers);
-    }
-}
-
-/// Hints go to the worker as long as it lives.
-struct Ear {
-    gate: Arc<Gate>,
-    listener: Arc<dyn Listener>,
-}
-
-impl Listener for Ear {
-    fn hints(&self, hints: Vec<roundel_core::Hint>) {
-        if !self.gate.is_cut() {
-            self.listener.hints(hints);
-        }
-    }
-
-    fn others_committed(&self) {
-        if !self.gate.is_cut() {
-            self.listener.others_committed();
-        }
     }
 }

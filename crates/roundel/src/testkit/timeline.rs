@@ -175,7 +175,7 @@ fn ended(outcome: &Outcome) -> String {
 }
 
 /// Days, then hours, minutes, seconds, and milliseconds if there are any.
-fn shown(span: Duration) -> String {
+pub(super) fn shown(span: Duration) -> String {
     let seconds = span.as_secs();
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);

@@ -8,11 +8,12 @@
 //! answer to the claim was lost; the answer to the round says so.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use roundel_core::{Claim, Op, Refusal, Reply, Round, RunId, Timestamp};
 use roundel_store::{Answered, Ask, Error};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::births::Birth;
 use super::drive::After;

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use roundel_core::{Name, Payload, RunId, Start};
 use rustc_hash::FxHashMap;
+use tokio::time::Instant;
 
 use super::Port;
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use roundel_core::RunId;
 use rustc_hash::FxHashMap;
+use tokio::time::Instant;
 
 use crate::live::LiveRun;
 use crate::metrics::Counters;

@@ -189,6 +189,7 @@ async fn wait_until_due(worker: &Worker) {
             return;
         }
         tokio::select! {
+            biased;
             () = notified => {}
             () = worker.store().clock().sleep_until(at) => worker.claim_at(Timestamp(0)),
         }

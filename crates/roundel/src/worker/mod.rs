@@ -45,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) cached_runs: usize,
     pub(crate) cached_for: Duration,
     pub(crate) sweep: Duration,
+    /// No thread renews leases: a test does, by its own time.
+    pub(crate) renewed_by_hand: bool,
 }
 
 pub(crate) struct Worker {
@@ -151,7 +153,7 @@ impl Worker {
         (counters, rests): (Arc<Counters>, Arc<Rests>),
     ) -> Worker {
         Worker {
-            id: WorkerId(uuid::Uuid::new_v4()),
+            id: crate::ids::new_worker(),
             cache: Mutex::new(Cache::new(config.cached_runs, counters.clone())),
             births: Mutex::default(),
             leaving: AtomicUsize::new(0),
@@ -193,7 +195,9 @@ impl Worker {
         };
         let _ = self.lanes.set(ids.into_iter().zip(known).collect());
         tokio::spawn(claims::run(self.clone()));
-        renew::start(self);
+        if !self.config.renewed_by_hand {
+            renew::start(self);
+        }
         Ok(())
     }
 

@@ -5,6 +5,10 @@
 
 mod bad_input;
 mod examples;
+#[cfg(feature = "testkit")]
+mod explore;
+#[cfg(feature = "testkit")]
+mod flows;
 mod rounds;
 mod signals;
 mod smoke;

@@ -28,4 +28,9 @@ pub enum Fate {
 pub trait Faults: Send + Sync {
     /// Asked at every point of every request.
     fn at(&self, point: Point) -> Fate;
+
+    /// May the request that has begun be aborted at its commit? Rows are copied first if so.
+    fn may_abort(&self) -> bool {
+        true
+    }
 }

@@ -29,7 +29,9 @@ pub use model::Model;
 pub use state::Snapshot;
 
 use self::state::State;
-use crate::{Answer, Answered, Boxed, Clock, Error, Listener, Query, Request, Sink, Store};
+use crate::{
+    Answer, Answered, Boxed, Clock, Error, Listener, Query, Request, Sink, Store, Tx, TxError,
+};
 
 /// All rows in memory.
 pub struct Memory {
@@ -95,6 +97,21 @@ impl Memory {
     /// When called from inside a step.
     pub fn look<T>(&self, look: impl FnOnce(&Rows) -> T) -> T {
         look(&self.state().tables.rows)
+    }
+
+    /// Runs this in the database that steps write to, as a transaction of its own, which stays
+    /// unless it fails.
+    ///
+    /// # Errors
+    /// When it fails, or ends the transaction itself.
+    ///
+    /// # Panics
+    /// When called from inside a step.
+    pub fn transact<T, E>(&self, work: impl FnOnce(Tx) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<TxError>,
+    {
+        self.state().companion.transact(work)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -73,11 +73,11 @@ impl State {
         if begin == Fate::Abort {
             return Err(Error::Unavailable(injected()));
         }
-        let before = self.tables.clone();
+        let before = faults.may_abort().then(|| self.tables.clone());
         let result = self.transact(ask, clock);
         let commit = faults.at(Point::Commit);
         if commit == Fate::Abort {
-            self.tables = before;
+            self.tables = before.expect("it may be aborted");
             self.companion.rollback();
             return Err(Error::Unavailable(injected()));
         }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, backup::Backup};
 
 use super::state::Tables;
 use crate::sqlite::guard;
-use crate::{Clock, Error, TxError, Work, Worked, tx};
+use crate::{Clock, Error, Tx, TxError, Work, Worked, tx};
 
 /// The database that steps write to.
 #[derive(Debug, Default)]
@@ -94,10 +94,38 @@ impl Companion {
             .execute_batch("BEGIN IMMEDIATE")
     }
 
+    /// Runs this in a transaction that no round belongs to.
+    pub(super) fn transact<T, E>(&mut self, work: impl FnOnce(Tx) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<TxError>,
+    {
+        self.begin().map_err(|error| E::from(error.into()))?;
+        let worked = self.lend(work);
+        match worked {
+            Ok(Ok(value)) => {
+                self.commit();
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                self.rollback();
+                Err(error)
+            }
+            Err(error) => {
+                self.rollback();
+                Err(E::from(error))
+            }
+        }
+    }
+
     fn run(&mut self, work: &mut dyn Work) -> Result<Worked, TxError> {
+        self.lend(|tx| work.run(tx))
+    }
+
+    /// Lends the connection, on which a transaction is open, to user code.
+    fn lend<T>(&mut self, work: impl FnOnce(Tx) -> T) -> Result<T, TxError> {
         let connection = Rc::new(self.connection.take().expect("begun"));
         let entered = tx::enter(Rc::clone(&connection));
-        let worked = catch_unwind(AssertUnwindSafe(|| work.run(entered.tx())));
+        let worked = catch_unwind(AssertUnwindSafe(|| work(entered.tx())));
         drop(entered);
         let connection = Rc::into_inner(connection).expect("lent to the step only");
         let ended = connection.is_autocommit();

@@ -1,0 +1,28 @@
+//! Ids of what is new: by time; drawn if this is a simulation, counted if a test explores.
+
+use roundel_core::{RunId, WorkerId};
+use uuid::Uuid;
+
+/// The id of a new run.
+pub(crate) fn new_run() -> RunId {
+    #[cfg(feature = "sim")]
+    if let Some((high, low)) = crate::sim::draw().zip(crate::sim::draw()) {
+        return RunId(Uuid::from_u64_pair(high, low));
+    }
+    RunId(counted().unwrap_or_else(Uuid::now_v7))
+}
+
+/// The id of a new worker.
+pub(crate) fn new_worker() -> WorkerId {
+    WorkerId(counted().unwrap_or_else(Uuid::new_v4))
+}
+
+#[cfg(feature = "testkit")]
+fn counted() -> Option<Uuid> {
+    crate::testkit::counted_id()
+}
+
+#[cfg(not(feature = "testkit"))]
+fn counted() -> Option<Uuid> {
+    None
+}
