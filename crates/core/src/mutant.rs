@@ -37,6 +37,8 @@ pub enum Mutant {
     CancelAckedOnly,
     CancelNotWoken,
     StepsAfterCancel,
+    /// Effects begin in rounds after the request to end.
+    BegunAfterCancel,
     EndOverwritten,
     EndKeepsWaits,
     /// What is in memory is taken for current.
@@ -44,6 +46,10 @@ pub enum Mutant {
     DoubledDeliveryTaken,
     /// What was told under an epoch that has passed is taken for new.
     LateMailTaken,
+    /// A worker claims what it cannot run.
+    AnyVersionClaimed,
+    /// Code that asks for something else than the journal has goes on all the same.
+    DivergenceRecorded,
     SleepLostInReplay,
     EffectLostInReplay,
     /// A step's writes stay although its round was refused or lost.
@@ -52,7 +58,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All but the canary.
-    pub const ALL: [Mutant; 34] = [
+    pub const ALL: [Mutant; 37] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -79,11 +85,14 @@ impl Mutant {
         Mutant::CancelAckedOnly,
         Mutant::CancelNotWoken,
         Mutant::StepsAfterCancel,
+        Mutant::BegunAfterCancel,
         Mutant::EndOverwritten,
         Mutant::EndKeepsWaits,
         Mutant::StaleMemory,
         Mutant::DoubledDeliveryTaken,
         Mutant::LateMailTaken,
+        Mutant::AnyVersionClaimed,
+        Mutant::DivergenceRecorded,
         Mutant::SleepLostInReplay,
         Mutant::EffectLostInReplay,
         Mutant::StepOutsideRound,
@@ -99,6 +108,13 @@ std::thread_local! {
 #[cfg(feature = "mutants")]
 pub fn switch(mutant: Option<Mutant>) {
     ON.set(mutant);
+}
+
+/// The bug that is on in this thread.
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn switched() -> Option<Mutant> {
+    ON.get()
 }
 
 /// Is this bug on?

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::decide::{offer_key, run_key, sender_key, target_run};
+use crate::mutant::{self, Mutant};
 use crate::{
     Caused, Claim, Claimant, Consumed, Delete, GateId, KeyId, LaneId, Name, Offer, Op, Round, Rows,
     RunId, RunRow, Signal, Start, Target, Then, WorkerId, limits,
@@ -109,7 +110,11 @@ fn of_claim(claim: &Claim, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     if stage == Stage::Runs {
         let limit = claim.limit.min(limits::CLAIM) + limits::LOOK_PAST + 1;
         out.push(Need::Worker(claim.worker));
-        out.push(Need::Due(claim.lanes.clone(), limit));
+        let mut lanes = claim.lanes.clone();
+        if mutant::on(Mutant::AnyVersionClaimed) {
+            lanes = (1..).map(crate::LaneId).take(rows.lanes().len()).collect();
+        }
+        out.push(Need::Due(lanes, limit));
     }
     if stage == Stage::Rest {
         let worker = rows.workers.get(&claim.worker);

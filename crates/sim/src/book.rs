@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::{
-    CancelMark, Cancelled, Consumed, Entry, MailId, Name, OfferId, Op, Outcome, Payload, Reply,
-    Round, Rows, RunId, RunState, Sent, Taken, Target, WaitId, decode_entries,
+    CancelMark, Cancelled, Consumed, Entry, Failure, MailId, Name, OfferId, Op, Outcome, Payload,
+    Reply, Round, Rows, RunId, RunState, Sent, Taken, Target, Then, WaitId, decode_entries,
 };
 
 use crate::site;
@@ -49,8 +49,12 @@ pub(crate) struct Book {
     pub(crate) cancelled: BTreeSet<RunId>,
     /// Runs that were deleted, and not started again since.
     pub(crate) deleted: BTreeSet<RunId>,
+    /// How many were.
+    pub(crate) started_again: u32,
     /// Results that clients were given.
     pub(crate) results: Vec<(RunId, RunState, Option<Outcome>)>,
+    /// Runs whose code asked for something else than their journals have.
+    pub(crate) diverged: BTreeSet<RunId>,
     resumed: BTreeMap<RunId, u32>,
     pub(crate) violations: Vec<String>,
 }
@@ -104,10 +108,13 @@ impl Book {
                 if noted.asked_to_end {
                     self.no_way_forward(round);
                 }
+                if let Then::Park(why) = &round.then {
+                    self.parked(round, why);
+                }
             }
             (Op::Start(start), Reply::Started(started)) => {
-                if started.new {
-                    self.deleted.remove(&started.run);
+                if started.new && self.deleted.remove(&started.run) {
+                    self.started_again += 1;
                 }
                 if let (Some(signal), Some(sent)) = (&start.signal, started.sent) {
                     self.sent(&signal.payload, sent, rows);
@@ -120,6 +127,20 @@ impl Book {
             }
             (Op::Delete(_), _) => self.deleted(&noted, rows),
             _ => {}
+        }
+    }
+
+    /// A run is parked as it was: nothing of what it was about to do is recorded.
+    fn parked(&mut self, round: &Round, why: &Failure) {
+        let touched = round.count > 0 || !round.consumed.is_empty() || !round.caused.is_empty();
+        let (run, code) = (round.run, &why.code);
+        if touched || !round.opened.is_empty() || !round.closed.is_empty() {
+            self.complain(&format!(
+                "ru_parked: {run} was parked as {code}, and changed"
+            ));
+        }
+        if code == "diverged" {
+            self.diverged.insert(run);
         }
     }
 

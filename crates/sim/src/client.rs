@@ -37,6 +37,8 @@ pub(crate) struct Client {
     left: usize,
     /// In whose process it lives.
     home: usize,
+    /// What it started last.
+    last: Option<Box<Start>>,
 }
 
 impl Client {
@@ -45,6 +47,7 @@ impl Client {
             stage: Stage::Free(Timestamp(0)),
             left: (3 + random.below(4)).min(things),
             home: 0,
+            last: None,
         }
     }
 
@@ -83,7 +86,7 @@ impl World<'_> {
             }
             Stage::Asks(op, at) if at <= self.now => {
                 let home = client.home;
-                let answer = self.ask_or_break(&op, home);
+                let answer = self.by_clock_of(home, |world| world.ask_or_break(&op, home));
                 self.clients[index].stage = Stage::Told(op, Box::new(answer));
                 true
             }
@@ -194,7 +197,15 @@ impl World<'_> {
 
     /// Starts a run, at best here and with its first round; sometimes again under a used key.
     fn start(&mut self, index: usize) {
-        let flow = self.random.below(self.flows.len());
+        if let Some(last) = &self.clients[index].last
+            && self.random.once_in(6)
+        {
+            // It has forgotten that it did.
+            let again = Op::Start(Start::clone(last));
+            self.clients[index].stage = Stage::Asks(Box::new(again), self.now);
+            return;
+        }
+        let flow = self.pick_flow();
         let known = self.known().and_then(|(_, key)| key);
         let key = match known {
             Some(key) if self.random.once_in(4) => Some(key),
@@ -205,7 +216,7 @@ impl World<'_> {
             namespace: NAMESPACE,
             run,
             workflow: self.flows[flow].name.clone(),
-            version: Some(1),
+            version: Some(self.flows[flow].version),
             key,
             input: World::payload(&Tally::default()),
             labels: Vec::new(),
@@ -223,8 +234,10 @@ impl World<'_> {
             }
             start.signal = Some(Box::new(signal));
         }
+        self.clients[index].last = Some(Box::new(start.clone()));
         let home = self.clients[index].home;
         let here = self.workers[home].has_room() && !self.workers[home].is_away(self.now);
+        let here = here && self.knows(home, &start);
         if here && self.random.once_in(2) {
             return self.start_here(index, start);
         }
@@ -234,6 +247,24 @@ impl World<'_> {
         self.clients[index].stage = Stage::Asks(Box::new(Op::Start(start)), self.now);
     }
 
+    fn pick_flow(&mut self) -> usize {
+        loop {
+            let flow = self.random.below(self.flows.len());
+            if self.flows[flow].version == 1 || self.has_versions {
+                return flow;
+            }
+        }
+    }
+
+    /// Can this process run what is started?
+    pub(crate) fn knows(&self, at: usize, start: &Start) -> bool {
+        let flows = self.workers[at].deploy.flows.iter();
+        { flows }.any(|flow| {
+            let flow = &self.flows[*flow];
+            flow.name == start.workflow && start.version.is_none_or(|it| it == flow.version)
+        })
+    }
+
     fn start_here(&mut self, index: usize, mut start: Start) {
         let (run, home) = (start.run, self.clients[index].home);
         let plain = start.clone();
@@ -241,6 +272,7 @@ impl World<'_> {
             run,
             workflow: start.workflow.clone(),
             input: start.input.clone(),
+            version: start.version,
             key: start.key.clone(),
             is_root: true,
         };

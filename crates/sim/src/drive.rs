@@ -174,20 +174,25 @@ impl World<'_> {
     fn load(&mut self, at: usize, index: usize, claimed: Claimed) {
         let rows = self.model.journal(claimed.run, claimed.execution);
         let worker = &self.workers[at];
-        let flow = worker.lanes.iter().position(|lane| *lane == claimed.lane);
+        let flow = self.flow_of(at, claimed.lane);
         let flow = &self.flows[flow.expect("it claims what it can run")];
         let about = RunInfo {
             namespace: NAMESPACE,
             run: claimed.run,
             workflow: flow.name.clone(),
-            version: 1,
+            version: flow.version,
             execution: claimed.execution,
             key: claimed.key.clone(),
             is_root: claimed.parent.is_none(),
         };
         let epoch = claimed.epoch;
         self.marks.hit(Mark::Replayed);
-        match Live::load(about, &flow.function, &rows, (claimed, &worker.seat)) {
+        match Live::load(
+            about,
+            flow.code(worker.deploy.bad_code),
+            &rows,
+            (claimed, &worker.seat),
+        ) {
             Ok(live) => self.workers[at].tasks[index].state = State::Drive(live),
             Err(failure) => {
                 // Deleted meanwhile: the round that says so is refused, or it is a lost journal.
@@ -200,20 +205,31 @@ impl World<'_> {
     }
 
     pub(crate) fn born(&self, at: usize, birth: Birth) -> Live {
-        let mut flows = self.flows.iter();
-        let flow = flows
-            .find(|flow| flow.name == birth.workflow)
-            .expect("known");
+        let deploy = &self.workers[at].deploy;
+        let flows = deploy.flows.iter().map(|flow| &self.flows[*flow]);
+        let is_it = |flow: &&crate::flows::Flow| {
+            flow.name == birth.workflow && birth.version.is_none_or(|it| it == flow.version)
+        };
+        let latest = flows.filter(is_it).max_by_key(|flow| flow.version);
+        let flow = latest.expect("known");
         let about = RunInfo {
             namespace: NAMESPACE,
             run: birth.run,
             workflow: birth.workflow,
-            version: 1,
+            version: flow.version,
             execution: 1,
             key: birth.key,
             is_root: birth.is_root,
         };
-        Live::born(about, &flow.function, birth.input, &self.workers[at].seat)
+        let function = flow.code(deploy.bad_code);
+        Live::born(about, function, birth.input, &self.workers[at].seat)
+    }
+
+    /// The workflow of a lane, if this process can run it.
+    fn flow_of(&self, at: usize, lane: roundel_core::LaneId) -> Option<usize> {
+        let worker = &self.workers[at];
+        let known = worker.lanes.iter().position(|known| *known == lane)?;
+        Some(worker.deploy.flows[known])
     }
 
     fn drive(&mut self, at: usize, index: usize, mut live: Live) {
@@ -253,7 +269,9 @@ impl World<'_> {
         match live.turn(now) {
             Turn::Commit(round) => {
                 for caused in &round.caused {
-                    if let Caused::Child(_, start) | Caused::Spawn(_, start) = caused {
+                    if let Caused::Child(_, start) | Caused::Spawn(_, start) = caused
+                        && self.knows(at, start)
+                    {
                         self.workers[at].expect(start);
                     }
                 }
@@ -349,12 +367,13 @@ impl World<'_> {
             }
             Then::ContinueAsNew(..) if committed.kept => {
                 self.marks.hit(Mark::ContinuedAsNew);
-                let (flows, worker) = (self.flows, &mut self.workers[at]);
                 let lane = self.model.rows().run(run).map(|row| row.lane);
-                let flow = worker.lanes.iter().position(|known| Some(*known) == lane);
+                let flow = lane.and_then(|lane| self.flow_of(at, lane));
+                let (flows, worker) = (self.flows, &mut self.workers[at]);
                 match flow {
                     Some(flow) => {
-                        let next = live.anew(&flows[flow].function, committed, &worker.seat);
+                        let function = flows[flow].code(worker.deploy.bad_code);
+                        let next = live.anew(function, committed, &worker.seat);
                         worker.tasks[index].state = State::Drive(next);
                     }
                     None => self.forget(at, run),

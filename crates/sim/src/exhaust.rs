@@ -53,16 +53,18 @@ impl World<'_> {
 
     /// Takes a request of a process to the store, or lets it break.
     pub(crate) fn serve_or_break(&mut self, at: usize) -> bool {
-        if self.workers[at].outbox.is_empty() {
+        let worker = &mut self.workers[at];
+        if worker.outbox.is_empty() || !worker.is_served(self.now) {
             return false;
         }
+        worker.served_from = None;
         let point = self.planned();
         if point == Some(Point::BeforeBegin) {
             self.ops += 1;
             self.crash(at);
             return true;
         }
-        self.store_serves(at);
+        self.by_clock_of(at, |world| world.store_serves(at));
         self.fate = None;
         if point == Some(Point::AfterCommit) {
             self.crash(at);

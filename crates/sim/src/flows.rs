@@ -17,6 +17,9 @@ pub(crate) struct Tally {
     pub(crate) rounds: u32,
     pub(crate) lines: u32,
     pub(crate) calls: u32,
+    /// Which version says so, if it is not the first.
+    #[serde(default)]
+    pub(crate) version: u32,
 }
 
 /// A signal to one run.
@@ -27,21 +30,37 @@ pub(crate) const PICK: Signal<u64> = Signal::named("pick").offerable();
 const STEPS: Workflow<Tally, Tally> = Workflow::named("steps");
 const CALLS: Workflow<Tally, Tally> = Workflow::named("calls");
 
-/// One workflow: its name, its function.
+/// One version of a workflow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) name: Name,
-    pub(crate) function: Function,
+    pub(crate) version: u32,
+    function: Function,
+    /// What it was made by mistake.
+    bad: Option<Function>,
+}
+
+impl Flow {
+    /// What runs, where the mistake is deployed or where it is not.
+    pub(crate) fn code(&self, bad: bool) -> &Function {
+        let bad = self.bad.as_ref().filter(|_| bad);
+        bad.unwrap_or(&self.function)
+    }
 }
 
 /// All of them.
 pub(crate) fn all() -> Vec<Flow> {
     let flow = |name: &'static str, function| Flow {
         name: Name::constant(name),
+        version: 1,
         function,
+        bad: None,
     };
     vec![
-        flow("steps", Function::new(steps)),
+        Flow {
+            bad: Some(Function::new(steps_changed)),
+            ..flow("steps", Function::new(steps))
+        },
         flow("calls", Function::new(calls)),
         flow("waits", Function::new(waits)),
         flow("parent", Function::new(parent)),
@@ -49,6 +68,10 @@ pub(crate) fn all() -> Vec<Flow> {
         flow("race", Function::new(race)),
         flow("state", Function::new(state)),
         flow("watch", Function::new(watch)),
+        Flow {
+            version: 2,
+            ..flow("steps", Function::new(steps_2))
+        },
     ]
 }
 
@@ -85,6 +108,22 @@ async fn steps(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
     line(&cx, "two", &mut tally).await?;
     cx.sleep(SHORT).await;
     line(&cx, "three", &mut tally).await?;
+    Ok(tally)
+}
+
+/// The next version: it does something else, and says which it is.
+async fn steps_2(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    called(&cx, "ask", &mut tally).await?;
+    line(&cx, "one", &mut tally).await?;
+    tally.version = 2;
+    Ok(tally)
+}
+
+/// `steps`, changed by mistake: it asks for something else than its runs did. A run that begins
+/// with it goes no further, so that the mended code finds nothing of it.
+async fn steps_changed(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    assert!(cx.is_replaying(), "this code is not finished");
+    line(&cx, "changed", &mut tally).await?;
     Ok(tally)
 }
 

@@ -71,6 +71,9 @@ impl Book {
                     let found = format!("inv1_one_effect: {run} says {says} lines, wrote {wrote}");
                     self.complain(&found);
                 }
+                if tally.version.max(1) != rows.lane(row.lane).version {
+                    self.complain(&format!("ru_versions: {run} was run by another version"));
+                }
                 if (tally.calls as usize) > site.done_for(run).count() {
                     self.complain(&format!("g2_at_least_once: a call of {run} was not made"));
                 }

@@ -11,6 +11,7 @@ mod book;
 mod client;
 mod drive;
 mod exhaust;
+mod faults;
 mod flows;
 mod judge;
 mod marks;
@@ -29,6 +30,7 @@ pub use roundel_core::mutant::Mutant;
 pub use shrink::Cut;
 
 use flows::Flow;
+use roundel_core::{RunRow, RunState};
 use trace::Trace;
 use world::World;
 
@@ -101,12 +103,23 @@ impl Player {
             mut book,
             model,
             trace,
-            marks,
+            mut marks,
             ops,
             crashes,
             ..
         } = world;
         site::with(|site| book.judge(&model, site));
+        let completed = |row: &RunRow| row.state == RunState::Completed;
+        let mended = book
+            .diverged
+            .iter()
+            .filter_map(|run| model.rows().run(*run));
+        for _ in 0..book.started_again {
+            marks.hit(Mark::StartedAgain);
+        }
+        for _ in mended.filter(|row| completed(row)) {
+            marks.hit(Mark::Mended);
+        }
         Played {
             seed,
             hash: trace.hash(),

@@ -1,5 +1,5 @@
 //! Plays schedules on all cores and says what came of them. Exit code 0: every promise was kept;
-//! 1: one was broken; 2: the command line was not understood.
+//! 1: one was broken, or a situation was met too rarely; 2: the command line was not understood.
 
 use std::process::ExitCode;
 
@@ -86,6 +86,10 @@ fn main() -> ExitCode {
     for (mutant, _) in hunt.mutants.iter().filter(|(_, at)| at.is_none()) {
         eprintln!("not found: {mutant:?}");
     }
+    for (mark, wanted) in report.rare() {
+        let (word, met) = (mark.as_str(), report.marks.of(mark));
+        eprintln!("too rare: {word}, met {met} times where {wanted} are wanted");
+    }
     for (seed, violations) in &report.failed {
         eprintln!("seed {seed}: {}", violations.join("; "));
     }
@@ -95,9 +99,8 @@ fn main() -> ExitCode {
     for (seed, violations) in &points.failed {
         eprintln!("scenario {seed}: {}", violations.join("; "));
     }
-    code(
-        report.violations + points.violations == 0 && canary && hunt.caught() == hunt.mutants.len(),
-    )
+    let kept = report.violations + points.violations == 0 && report.rare().is_empty();
+    code(kept && canary && hunt.caught() == hunt.mutants.len())
 }
 
 fn code(kept: bool) -> ExitCode {
@@ -119,6 +122,7 @@ fn json(report: &Report, points: &Report, hunt: &Hunt, seed: u64) -> serde_json:
         "violations": report.violations + points.violations,
         "schedules_per_second": rate(report),
         "mutants": { "total": hunt.mutants.len(), "caught": hunt.caught() },
+        "rare": report.rare().iter().map(|(mark, _)| mark.as_str()).collect::<Vec<_>>(),
         "ops": report.ops,
         "crashes": report.crashes,
         "crash_points": points.schedules,

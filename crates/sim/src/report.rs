@@ -8,10 +8,13 @@ use std::time::Instant;
 
 use roundel_core::mutant::{self, Mutant};
 
-use crate::{Marks, Played, Player};
+use crate::{Mark, Marks, Played, Player};
 
 /// Failed schedules that are kept to be shown.
 const KEPT: usize = 10;
+
+/// Each situation is met at least once in so many schedules.
+const RARE: u64 = 10_000;
 
 /// What came of many schedules.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +56,17 @@ impl Report {
                 self.failed.push((played.seed, played.violations.clone()));
             }
         }
+    }
+
+    /// Situations that too few schedules ran into, and how often they should have been: what is not
+    /// met is not tested. Of a few schedules nothing is asked.
+    #[must_use]
+    pub fn rare(&self) -> Vec<(Mark, u64)> {
+        let wanted = self.schedules / RARE;
+        let marks = Mark::ALL
+            .iter()
+            .filter(|mark| self.marks.of(**mark) < wanted);
+        marks.map(|mark| (*mark, wanted)).collect()
     }
 
     fn merge(&mut self, other: &Report) {
@@ -127,7 +141,9 @@ pub(crate) fn in_parallel(count: u64, play: impl Fn(&Player, u64) -> Played + Sy
     let begun = Instant::now();
     let threads = thread::available_parallelism().map_or(2, usize::from);
     let play = &play;
+    let on = mutant::switched();
     let part = |offset: u64| {
+        mutant::switch(on);
         let player = Player::default();
         let mut report = Report::default();
         for at in (offset..count).step_by(threads) {
@@ -207,5 +223,36 @@ pub fn hunt(mutants: &[Mutant], first: u64) -> Hunt {
     Hunt {
         mutants: mutants.iter().copied().zip(found).collect(),
         seconds: begun.elapsed().as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inv30_a_situation_that_is_not_met_makes_the_report_fail() {
+        let mut report = Report {
+            schedules: 1_000_000,
+            ..Report::default()
+        };
+        assert_eq!(report.rare().len(), Mark::ALL.len());
+        for mark in Mark::ALL {
+            (0..100).for_each(|_| report.marks.hit(*mark));
+        }
+        assert_eq!(report.rare(), []);
+        report.schedules = 1_010_000;
+        assert_eq!(report.rare().len(), Mark::ALL.len(), "the more, the more");
+        let zombies = Mark::ZombieFenced;
+        let mut all_but_one = Report {
+            schedules: 20_000,
+            ..Report::default()
+        };
+        for mark in Mark::ALL.iter().filter(|mark| **mark != zombies) {
+            (0..2).for_each(|_| all_but_one.marks.hit(*mark));
+        }
+        assert_eq!(all_but_one.rare(), [(zombies, 2)]);
+        all_but_one.schedules = RARE - 1;
+        assert_eq!(all_but_one.rare(), [], "of a few nothing is asked");
     }
 }

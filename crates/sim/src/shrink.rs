@@ -34,7 +34,7 @@ impl Default for Cut {
 }
 
 /// The bits that stand for one kind of fault each.
-const KINDS: [u64; 13] = [
+const KINDS: [u64; 17] = [
     0b111,
     1 << 3,
     0b11 << 4,
@@ -48,6 +48,10 @@ const KINDS: [u64; 13] = [
     1 << 13,
     0b11 << 14,
     1 << 16,
+    0b11 << 17,
+    0b11 << 19,
+    0b11 << 21,
+    0b11 << 23,
 ];
 
 impl Cut {

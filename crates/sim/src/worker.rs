@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use roundel::sim::{Live, Seat};
 use roundel_core::{
-    Claim, Claimed, Delivery, Hint, Lane, LaneId, Lease, Op, Payload, Register, Renew, Reply,
-    RunId, Start, Timestamp, WorkerId,
+    Claim, Claimed, Delivery, Hint, Lane, LaneId, Lease, Payload, Register, Renew, Reply, RunId,
+    Start, Timestamp, WorkerId,
 };
 
 use crate::drive::State;
+use crate::faults::Deploy;
 use crate::marks::Mark;
 use crate::random::Random;
 use crate::world::{Answer, Fault, GRACE, LEASE, NAMESPACE, SWEEP, World};
@@ -57,6 +58,7 @@ pub(crate) struct Birth {
     pub(crate) run: RunId,
     pub(crate) workflow: roundel_core::Name,
     pub(crate) input: Payload,
+    pub(crate) version: Option<u32>,
     pub(crate) key: Option<roundel_core::Name>,
     pub(crate) is_root: bool,
 }
@@ -64,7 +66,8 @@ pub(crate) struct Birth {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) seat: Seat,
-    /// In the order of the flows; none until it is registered.
+    pub(crate) deploy: Deploy,
+    /// In the order of its workflows; none until it is registered.
     pub(crate) lanes: Vec<LaneId>,
     registering: bool,
     pub(crate) tasks: Vec<Task>,
@@ -85,12 +88,15 @@ pub(crate) struct Worker {
     pub(crate) last_task: u64,
     /// It does nothing until then: it is paused, or down.
     pub(crate) away_until: Option<Timestamp>,
+    /// The store comes to its requests from then on.
+    pub(crate) served_from: Option<Timestamp>,
 }
 
 impl Worker {
-    pub(crate) fn new(random: &mut Random) -> Worker {
+    pub(crate) fn new(random: &mut Random, deploy: Deploy) -> Worker {
         Worker {
             seat: Seat::new(WorkerId(random.id()), LEASE, GRACE),
+            deploy,
             lanes: Vec::new(),
             registering: false,
             tasks: Vec::new(),
@@ -107,6 +113,7 @@ impl Worker {
             renewed: Vec::new(),
             last_task: 0,
             away_until: None,
+            served_from: None,
         }
     }
 
@@ -116,6 +123,7 @@ impl Worker {
 
     pub(crate) fn wake_up(&mut self, now: Timestamp) {
         self.away_until = self.away_until.map(|_| now);
+        self.served_from = None;
     }
 
     pub(crate) fn is_away(&self, now: Timestamp) -> bool {
@@ -132,7 +140,14 @@ impl Worker {
         }
         let tasks = self.tasks.iter().filter_map(|task| task.state.next_time());
         let renewal = (!self.tasks.is_empty()).then_some(self.renew_at);
-        tasks.chain(self.due).chain(renewal).min()
+        let next = tasks.chain(self.due).chain(renewal).min();
+        let next = next.map(|at| Timestamp(at.0.saturating_sub(self.deploy.skew)));
+        next.into_iter().chain(self.served_from).min()
+    }
+
+    /// Does the store come to its requests?
+    pub(crate) fn is_served(&self, now: Timestamp) -> bool {
+        self.served_from.is_none_or(|from| from <= now)
     }
 
     pub(crate) fn claim_at(&mut self, at: Timestamp) {
@@ -156,6 +171,7 @@ impl Worker {
                 run: start.run,
                 workflow: start.workflow.clone(),
                 input: start.input.clone(),
+                version: start.version,
                 key: start.key.clone(),
                 is_root: start.parent.is_none(),
             });
@@ -234,59 +250,15 @@ impl World<'_> {
         }
     }
 
-    /// The process dies: what was in memory is gone, what was committed stays.
-    pub(crate) fn crash(&mut self, at: usize) {
-        self.crashes += 1;
-        self.marks.hit(Mark::Crashed);
-        self.replace(at);
-    }
-
-    /// The process is gone, with all that was in its memory. Another takes its place.
-    pub(crate) fn replace(&mut self, at: usize) {
-        let dead = std::mem::replace(&mut self.workers[at], Worker::new(&mut self.random));
-        self.trace.say(self.now, || format!("end of {}", dead.id()));
-        let down = Duration::from_millis(self.random.next() % 300);
-        self.workers[at].away_until = Some(self.now.after(down));
-        let mut tasks = dead.tasks;
-        for ask in dead.outbox {
-            let op = match ask {
-                Ask::Task(run) => {
-                    let task = tasks.iter_mut().find(|task| task.run == run);
-                    task.and_then(|task| task.state.take_op())
-                }
-                Ask::Claim(claim) => Some(Op::Claim(claim)),
-                Ask::Renew(renew) => Some(Op::Renew(renew)),
-                Ask::Register(_) => None,
-            };
-            if let Some(op) = op {
-                self.marks.hit(Mark::CrashedInCommit);
-                self.leave_behind(op);
-            }
-        }
-        let loading = |task: &Task| matches!(task.state, State::Load(_));
-        if tasks.iter().any(loading) {
-            self.marks.hit(Mark::CrashedInRecovery);
-        }
-        self.clients_of(at);
-    }
-
-    /// The process stands still, and wakes when its leases have ended.
-    pub(crate) fn pause(&mut self, at: usize) {
-        if self.workers[at].is_away(self.now) {
-            return;
-        }
-        self.marks.hit(Mark::Paused);
-        let id = self.workers[at].id();
-        self.trace.say(self.now, || format!("pause of {id}"));
-        let span = Duration::from_millis(self.random.next() % 2000);
-        self.workers[at].away_until = Some(self.now.after(span));
-    }
-
     /// One thing that a worker does. Returns whether there was one.
     pub(crate) fn worker_acts(&mut self, at: usize) -> bool {
         if self.workers[at].is_away(self.now) {
             return false;
         }
+        self.by_clock_of(at, |world| world.acts(at))
+    }
+
+    fn acts(&mut self, at: usize) -> bool {
         let now = self.now;
         let worker = &mut self.workers[at];
         worker.away_until = None;
@@ -335,15 +307,15 @@ impl World<'_> {
             return false;
         }
         worker.registering = true;
-        let lane = |flow: &crate::flows::Flow| Lane {
+        let lane = |flow: &usize| Lane {
             namespace: NAMESPACE,
-            workflow: flow.name.clone(),
-            version: 1,
+            workflow: self.flows[*flow].name.clone(),
+            version: self.flows[*flow].version,
         };
         let register = Register {
             worker: worker.id(),
             name: String::new(),
-            lanes: self.flows.iter().map(lane).collect(),
+            lanes: worker.deploy.flows.iter().map(lane).collect(),
         };
         worker.outbox.push_back(Ask::Register(register));
         true

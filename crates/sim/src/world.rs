@@ -7,11 +7,15 @@
 use std::time::Duration;
 
 use roundel_core::mutant::{self, Mutant};
-use roundel_core::{Failure, Name, Op, Payload, Refusal, Reply, RunId, Timestamp};
+use roundel_core::{
+    Call, Entry, Failure, Hint, Name, Op, Payload, Refusal, Reply, RunId, RunState, Timestamp,
+    decode_entries,
+};
 use roundel_store::Model;
 
 use crate::client::Client;
 use crate::exhaust::{Plan, Point};
+use crate::faults::Faults;
 use crate::flows::Flow;
 use crate::marks::{Mark, Marks};
 use crate::random::Random;
@@ -28,21 +32,6 @@ pub(crate) const SWEEP: Duration = Duration::from_millis(500);
 /// Ticks after which a schedule that has not come to rest never will.
 const DRAIN: usize = 20_000;
 
-/// Which faults a schedule has: a random subset, so that rare pairs meet undisturbed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Faults {
-    pub(crate) crashes: bool,
-    pub(crate) pauses: bool,
-    pub(crate) clock_jumps: bool,
-    pub(crate) lost_hints: bool,
-    pub(crate) late_hints: bool,
-    pub(crate) unavailable: bool,
-    pub(crate) unknown: bool,
-    pub(crate) late_commits: bool,
-    pub(crate) operators: bool,
-    pub(crate) stops: bool,
-}
-
 /// What the store says, if it says anything.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
@@ -54,7 +43,7 @@ pub(crate) enum Fault {
 pub(crate) type Answer = Result<Reply, Fault>;
 
 /// A request whose sender does not know what became of it, and that is not applied yet.
-struct Late {
+pub(crate) struct Late {
     op: Op,
     written: Vec<Line>,
 }
@@ -67,6 +56,8 @@ pub(crate) struct World<'a> {
     pub(crate) workers: Vec<Worker>,
     pub(crate) clients: Vec<Client>,
     pub(crate) faults: Faults,
+    /// There are several versions of some workflows.
+    pub(crate) has_versions: bool,
     pub(crate) trace: Trace,
     pub(crate) marks: Marks,
     pub(crate) book: crate::book::Book,
@@ -74,10 +65,10 @@ pub(crate) struct World<'a> {
     pub(crate) plan: Plan,
     /// What happens to the request at hand.
     pub(crate) fate: Option<Point>,
-    late: Vec<Late>,
+    pub(crate) late: Vec<Late>,
     idle: usize,
     /// By how much the clock was set ahead, in microseconds.
-    ahead: i64,
+    pub(crate) ahead: i64,
     /// Ticks until the faults end.
     ticks: usize,
     pub(crate) ops: u64,
@@ -106,6 +97,10 @@ impl<'a> World<'a> {
             late_commits: on(10),
             operators: on(11),
             stops: on(16),
+            versions: on(17) && on(18),
+            bad_code: on(19) && on(20),
+            skew: on(21) && on(22),
+            slow: on(23) && on(24),
         };
         roundel::sim::seed(random.next());
         let site_seed = random.next();
@@ -118,12 +113,13 @@ impl<'a> World<'a> {
         let workers = 2 + random.below(2);
         let clients = (1 + random.below(3)).min(cut.clients);
         let things = cut.things;
-        World {
+        let mut world = World {
             ticks: cut.ticks,
             flows,
             now: Timestamp(1_000_000_000),
             model: Model::default(),
-            workers: (0..workers).map(|_| Worker::new(&mut random)).collect(),
+            workers: Vec::new(),
+            has_versions: faults.versions,
             clients: (0..clients)
                 .map(|_| Client::new(&mut random, things))
                 .collect(),
@@ -140,7 +136,12 @@ impl<'a> World<'a> {
             ops: 0,
             crashes: 0,
             draining: false,
+        };
+        for _ in 0..workers {
+            let worker = world.deployed();
+            world.workers.push(worker);
         }
+        world
     }
 
     /// A short schedule in which only that breaks which is planned.
@@ -152,8 +153,13 @@ impl<'a> World<'a> {
         };
         let mut world = World::new(seed, flows, cut, trace);
         world.faults = Faults::default();
+        world.has_versions = false;
         world.plan = plan;
-        world.workers.truncate(2);
+        world.workers.clear();
+        for _ in 0..2 {
+            let worker = world.deployed();
+            world.workers.push(worker);
+        }
         world
     }
 
@@ -189,6 +195,7 @@ impl<'a> World<'a> {
         while !self.late.is_empty() {
             self.apply_late();
         }
+        self.deploy_mended();
         for worker in &mut self.workers {
             worker.wake_up(self.now);
         }
@@ -240,69 +247,6 @@ impl<'a> World<'a> {
         }
     }
 
-    fn chance_strikes(&mut self) -> bool {
-        if self.faults.late_commits && !self.late.is_empty() && self.random.once_in(2) {
-            self.apply_late();
-            return true;
-        }
-        if self.random.once_in(8) {
-            let span = Duration::from_millis(self.random.next() % 400);
-            self.now = self.now.after(span);
-        }
-        let worker = self.random.below(self.workers.len());
-        if self.faults.crashes && self.random.once_in(12) {
-            self.crash(worker);
-        }
-        if self.faults.stops && self.random.once_in(16) {
-            self.stop(worker);
-        }
-        if self.faults.pauses && self.random.once_in(12) {
-            self.pause(worker);
-        }
-        if self.faults.clock_jumps && self.random.once_in(20) {
-            self.jump_clock();
-        }
-        false
-    }
-
-    /// The clock is set: an hour ahead, or back to where an earlier jump had left it.
-    fn jump_clock(&mut self) {
-        const HOUR: i64 = 3_600_000_000;
-        let back = self.ahead > 0 && self.random.once_in(2);
-        let (mark, jump) = match back {
-            true => (Mark::ClockSetBack, -HOUR),
-            false => (Mark::ClockJumped, HOUR),
-        };
-        self.marks.hit(mark);
-        self.ahead += jump;
-        self.now = Timestamp(self.now.0 + jump);
-        if back {
-            // A process holds its clock: only those that begin now see that it was set back.
-            for at in 0..self.workers.len() {
-                self.replace(at);
-            }
-            for client in &mut self.clients {
-                client.hurry(self.now);
-            }
-        }
-    }
-
-    /// A worker stops as it should: what it has is given back, and another takes its place.
-    fn stop(&mut self, at: usize) {
-        if self.workers[at].lanes.is_empty() {
-            return;
-        }
-        self.marks.hit(Mark::Stopped);
-        let worker = &self.workers[at];
-        let release = Op::Release(roundel_core::Release {
-            worker: worker.id(),
-            runs: worker.tasks.iter().map(|task| task.run).collect(),
-            leave: true,
-        });
-        let _ = self.transact(&release, Vec::new(), None);
-        self.replace(at);
-    }
-
     /// Decides an operation, unless a fault strikes; tells whoever listens in that process.
     pub(crate) fn transact(
         &mut self,
@@ -346,6 +290,10 @@ impl<'a> World<'a> {
         }
         let answer = self.apply(op, written);
         let hints = self.model.take_hints();
+        let parked = |hint: &Hint| matches!(hint, Hint::AtRest(_, RunState::Parked, _));
+        if matches!(op, Op::Claim(_)) && hints.iter().any(parked) {
+            self.marks.hit(Mark::ParkedAsSuspect);
+        }
         let changed = match &answer {
             Ok(Reply::Claimed { runs, .. }) => !runs.is_empty(),
             Ok(Reply::Renewed(_) | Reply::Registered(_)) | Err(_) => false,
@@ -363,13 +311,21 @@ impl<'a> World<'a> {
         self.trace.op(self.now, op, &answer);
         match &answer {
             Ok(reply) => {
+                if is_diverged(op) {
+                    self.marks.hit(Mark::Diverged);
+                }
                 if !written.is_empty() {
                     site::with(|site| site.commit(written));
                 }
                 self.book.after(noted, op, reply, self.model.rows());
             }
             Err(Refusal::Fenced { .. }) => self.marks.hit(Mark::ZombieFenced),
-            Err(Refusal::CancelRequested { .. }) => self.marks.hit(Mark::CancelRefused),
+            Err(Refusal::CancelRequested { .. }) => {
+                self.marks.hit(Mark::CancelRefused);
+                if begins_effect(op) {
+                    self.marks.hit(Mark::EffectRefused);
+                }
+            }
             Err(Refusal::Inconsistent { run, what }) => {
                 let what = format!("{what} ({run})");
                 self.book.complain(&what);
@@ -380,7 +336,7 @@ impl<'a> World<'a> {
     }
 
     /// A commit whose outcome was unknown comes through after all.
-    fn apply_late(&mut self) {
+    pub(crate) fn apply_late(&mut self) {
         let at = self.random.below(self.late.len());
         let Late { op, written } = self.late.swap_remove(at);
         let applied = self.apply(&op, written).is_ok();
@@ -436,4 +392,20 @@ impl<'a> World<'a> {
     pub(crate) fn refused(refusal: &Refusal) -> Failure {
         Failure::permanent(refusal).with_code("refused")
     }
+}
+
+fn is_diverged(op: &Op) -> bool {
+    let Op::Commit(round) = op else { return false };
+    matches!(&round.then, roundel_core::Then::Park(why) if why.code == "diverged")
+}
+
+fn begins_effect(op: &Op) -> bool {
+    let Op::Commit(round) = op else { return false };
+    let begins = |entry: &Entry| {
+        let Entry::Begun { what, .. } = entry else {
+            return false;
+        };
+        matches!(what, Call::Effect { .. })
+    };
+    round.count > 0 && decode_entries(&round.entries).is_ok_and(|all| all.iter().any(begins))
 }

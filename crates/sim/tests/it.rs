@@ -66,6 +66,17 @@ fn a_crash_at_any_store_boundary_breaks_no_promise() {
 }
 
 #[test]
+fn crashes_at_store_boundaries_find_a_planted_bug() {
+    // Without a crash nothing is wrong with it: only a commit that is lost shows it.
+    mutant::switch(Some(Mutant::StepOutsideRound));
+    let report = exhaust(&[0, 1, 2, 3, 4, 5], Reach::Alone);
+    mutant::switch(None);
+    let found = report.failed.iter().flat_map(|(_, violations)| violations);
+    let found: Vec<_> = found.filter(|what| what.contains("NotApplied")).collect();
+    assert!(!found.is_empty(), "{report:?}");
+}
+
+#[test]
 fn a_broken_promise_is_told_in_a_short_trace() {
     // The bugs of workflows are expected, and would each be printed.
     std::panic::set_hook(Box::new(|_| {}));

@@ -42,6 +42,7 @@ pub(super) fn round(round: &Round, rows: &Rows) -> Result<Option<StateRow>, Refu
     let row = owned(rows, run, round.worker, round.epoch)?;
     // Until it has taken up the request to end, its journal says that next, or that it has ended.
     let silent = round.count == 0 || round.cancel_seen || matches!(round.then, Then::End(..));
+    let silent = silent || mutant::on(Mutant::BegunAfterCancel);
     let refused = match row.cancel {
         CancelMark::None => false,
         CancelMark::Requested => !silent || round.is_forward(),

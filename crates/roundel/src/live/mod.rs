@@ -268,7 +268,10 @@ impl LiveRun {
             return Ok(false);
         }
         if let Some((entry, at)) = self.replay.pop_front() {
-            self.replay_entry(entry, at)?;
+            match self.replay_entry(entry, at) {
+                Err(_) if mutant::on(Mutant::DivergenceRecorded) => self.replay.clear(),
+                replayed => replayed?,
+            }
             if self.replay.is_empty() {
                 self.replayed(now);
             }
