@@ -52,8 +52,8 @@ pub enum Entry {
         what: Call,
         /// Which attempt, from 1.
         attempt: u32,
-        /// What went wrong.
-        failure: Failure,
+        /// What went wrong. Boxed, or it would make every entry large.
+        failure: Box<Failure>,
         /// When it failed.
         at: Timestamp,
         /// When the next may begin.

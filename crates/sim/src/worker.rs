@@ -278,9 +278,8 @@ impl World<'_> {
             return true;
         }
         let first = self.random.below(worker.tasks.len().max(1));
-        let count = worker.tasks.len();
-        let ready = (0..count)
-            .map(|offset| (first + offset) % count)
+        let ready = (first..worker.tasks.len())
+            .chain(0..first)
             .find(|index| worker.tasks[*index].can_go_on(now));
         if worker.renew_at <= now && !worker.renewing && self.renew(at) {
             return true;
@@ -343,13 +342,14 @@ impl World<'_> {
     fn renew(&mut self, at: usize) -> bool {
         let worker = &mut self.workers[at];
         worker.renew_at = self.now.after(LEASE / 3);
+        worker.renewed.clear();
+        if worker.tasks.iter().all(|task| !task.leased) {
+            return false;
+        }
         let leased = worker.tasks.iter().filter(|task| task.leased);
         let (runs, numbers): (Vec<RunId>, Vec<u64>) =
             leased.map(|task| (task.run, task.number)).unzip();
         worker.renewed = numbers;
-        if runs.is_empty() {
-            return false;
-        }
         worker.renewing = true;
         worker.outbox.push_back(Ask::Renew(Renew {
             worker: worker.id(),

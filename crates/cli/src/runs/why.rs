@@ -158,7 +158,7 @@ mod tests {
             call: 5,
             what: Call::Effect { name: name.clone() },
             attempt: 2,
-            failure: Failure::transient("busy"),
+            failure: Box::new(Failure::transient("busy")),
             at: NOW,
             retry_at: after(30),
         };

@@ -132,7 +132,7 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
 
     /// Keeps what changed since the last time as what the database has.
     pub(super) fn accept_changes(&mut self) {
-        for key in self.changed.drain(..) {
+        while let Some(key) = self.changed.pop() {
             let slot = self.slots.get_mut(&key).expect("a changed row is here");
             (slot.changed, slot.stored) = (false, slot.row.is_some());
             if !slot.stored {

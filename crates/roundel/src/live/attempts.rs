@@ -105,7 +105,7 @@ impl LiveRun {
                 call,
                 what,
                 attempt,
-                failure,
+                failure: Box::new(failure),
                 at: now,
                 retry_at,
             });
