@@ -81,7 +81,9 @@ fn wrong(bank: &Bank, _: &Attempt) -> String {
 
 #[test]
 fn code_that_is_right_survives_every_fault() {
-    let report = explore(|world| charged_once(world, right)).run();
+    let exploration = explore(|world| charged_once(world, right));
+    // However slow the machine is.
+    let report = exploration.limit(Duration::from_secs(600)).run();
     // Nothing, twice; six faults at each of seven requests; two at the attempt; hints; and 1,000.
     assert_eq!(
         (report.commit_points, report.attempts),
