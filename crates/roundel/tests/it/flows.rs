@@ -1,6 +1,6 @@
 //! The engine's own flows, explored: the real worker and client, with every fault at every commit.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ async fn lines(kit: &TestKit) -> Result<Vec<String>, TxError> {
 type Flow = fn(World) -> Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
 /// All flows, with how many processes work on each.
-const FLOWS: [(Flow, usize); 8] = [
+const FLOWS: [(Flow, usize); 10] = [
     (|world| Box::pin(tree(world)), 1),
     (|world| Box::pin(signal(world)), 1),
     (|world| Box::pin(offers(world)), 1),
@@ -163,6 +163,8 @@ const FLOWS: [(Flow, usize); 8] = [
     (|world| Box::pin(cancel(world)), 1),
     (|world| Box::pin(tree(world)), 2),
     (|world| Box::pin(together(world)), 2),
+    (|world| Box::pin(queue(world)), 1),
+    (|world| Box::pin(queue(world)), 2),
 ];
 
 fn explored(number: usize) {
@@ -255,6 +257,39 @@ async fn batch(world: World) -> Result<(), Error> {
     Ok(())
 }
 
+/// More runs than there is room for, one of them after the other: first rounds follow claims.
+async fn queue(world: World) -> Result<(), Error> {
+    worked_off(world).await.map(|_| ())
+}
+
+async fn worked_off(world: World) -> Result<TestKit, Error> {
+    let kit = opened(&world).await;
+    let start = |client: Client| async move {
+        let starts = (0..6).map(|number| {
+            let start = client.start(CHILD, &number).key(format!("child {number}"));
+            start.into_future()
+        });
+        let started = join_all(starts).await;
+        started
+            .into_iter()
+            .map(|run| Ok(run?.id()))
+            .collect::<Result<Vec<_>, Error>>()
+    };
+    for (number, run) in kit.request(start).await?.into_iter().enumerate() {
+        let doubled = kit.handle(CHILD, run).await?.result().await?;
+        assert_eq!(doubled as usize, 2 * number);
+    }
+    assert_eq!(lines(&kit).await.unwrap().len(), 6);
+    Ok(kit)
+}
+
+/// The same, in less time than a lease.
+async fn quick_queue(world: World) -> Result<(), Error> {
+    let kit = worked_off(world).await?;
+    assert!(kit.elapsed() < 20 * SECOND, "a lease was waited for");
+    Ok(())
+}
+
 async fn cancel(world: World) -> Result<(), Error> {
     let kit = opened(&world).await;
     let start = |client: Client| async move { client.start(LONG, &()).key("l").await };
@@ -320,6 +355,30 @@ fn two_processes_share_a_tree_whatever_crashes() {
 #[test]
 fn two_processes_share_all_kinds_of_work_whatever_crashes() {
     explored(7);
+}
+
+#[test]
+fn a_queue_of_runs_is_worked_off_whatever_crashes() {
+    explored(8);
+}
+
+#[test]
+fn two_processes_work_off_a_queue_whatever_crashes() {
+    explored(9);
+}
+
+#[test]
+fn nobody_waits_for_a_lease_when_no_process_stops() {
+    explore(quick_queue).only("none").run();
+    for number in 1..=30 {
+        for fault in ["refused", "late", "unknown"] {
+            let found = explore(quick_queue).only(format!("{fault}{number}")).find();
+            let Err(broken) = found else { continue };
+            // Nobody can know what a claim leased whose answer was lost.
+            let claim = "is not told whether a claim happened; it did";
+            assert!(broken.faults()[0].ends_with(claim), "{broken}");
+        }
+    }
 }
 
 /// Bugs that nobody sees while nothing goes wrong, each with a flow that shows it.
