@@ -210,7 +210,7 @@ fn tests(root: &Path) -> bool {
 
 /// Plays the schedules of a test run, and adds its figures to those of the tests.
 fn simulation(root: &Path) -> bool {
-    let mut command = simulator(root, &["--schedules", SCHEDULES, "--json"]);
+    let mut command = simulator(root, &["--schedules", SCHEDULES, "--pairs", "--json"]);
     let Ok(output) = command.stderr(Stdio::inherit()).output() else {
         return false;
     };

@@ -95,11 +95,11 @@ impl World<'_> {
 pub enum Reach {
     /// Each alone.
     Alone,
-    /// Each alone, and each pair.
+    /// Each pair.
     Pairs,
 }
 
-/// Plays these scenarios with every crash point. The report's schedules are the points and pairs.
+/// Plays these scenarios with every crash point, or every pair: those are the report's schedules.
 #[must_use]
 pub fn exhaust(scenarios: &[u64], reach: Reach) -> Report {
     let begun = Instant::now();
@@ -110,11 +110,12 @@ pub fn exhaust(scenarios: &[u64], reach: Reach) -> Report {
         let points =
             |after: u64| (after..requests).flat_map(|at| Point::ALL.map(|point| (at, point)));
         for first in points(0) {
-            plans.push((*seed, Plan::from([first])));
-            if reach == Reach::Pairs {
-                let pairs = points(first.0 + 1);
-                plans.extend(pairs.map(|second| (*seed, Plan::from([first, second]))));
+            if reach == Reach::Alone {
+                plans.push((*seed, Plan::from([first])));
+                continue;
             }
+            let pairs = points(first.0 + 1);
+            plans.extend(pairs.map(|second| (*seed, Plan::from([first, second]))));
         }
     }
     let mut report = in_parallel(plans.len() as u64, |player, at| {

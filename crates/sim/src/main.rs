@@ -21,7 +21,7 @@ struct Asked {
     seed: u64,
     json: bool,
     trace: bool,
-    reach: Reach,
+    pairs: bool,
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
@@ -30,7 +30,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
         seed: 1,
         json: false,
         trace: false,
-        reach: Reach::Alone,
+        pairs: false,
     };
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -43,7 +43,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
             "--seed" => asked.seed = number()?,
             "--json" => asked.json = true,
             "--trace" => asked.trace = true,
-            "--pairs" => asked.reach = Reach::Pairs,
+            "--pairs" => asked.pairs = true,
             _ => return Err(format!("error: there is no option `{arg}`")),
         }
     }
@@ -67,17 +67,21 @@ fn main() -> ExitCode {
     }
     let report = play_all(asked.seed, asked.schedules);
     let scenarios: Vec<u64> = (0..SCENARIOS).collect();
-    let points = exhaust(&scenarios, asked.reach);
+    let points = exhaust(&scenarios, Reach::Alone);
+    let pairs = match asked.pairs {
+        true => exhaust(&scenarios, Reach::Pairs),
+        false => Report::default(),
+    };
     let canary = hunt(&[Mutant::Canary], asked.seed).caught() == 1;
     let hunt = hunt(&Mutant::ALL, asked.seed);
     if asked.json {
-        println!("{}", json(&report, &points, &hunt, asked.seed));
+        println!("{}", json(&report, [&points, &pairs], &hunt, asked.seed));
     } else {
         show(&report, asked.seed);
-        let Report {
-            schedules, seconds, ..
-        } = points;
-        println!("{schedules} crash points of {SCENARIOS} scenarios, in {seconds:.1} s");
+        for (what, report) in [("points", &points), ("pairs", &pairs)] {
+            let (count, seconds) = (report.schedules, report.seconds);
+            println!("{count} crash {what} of {SCENARIOS} scenarios, in {seconds:.1} s");
+        }
         show_hunt(&hunt);
     }
     if !canary {
@@ -96,11 +100,11 @@ fn main() -> ExitCode {
     if let Some((seed, _)) = report.failed.first() {
         tell_short(*seed);
     }
-    for (seed, violations) in &points.failed {
+    for (seed, violations) in points.failed.iter().chain(&pairs.failed) {
         eprintln!("scenario {seed}: {}", violations.join("; "));
     }
-    let kept = report.violations + points.violations == 0 && report.rare().is_empty();
-    code(kept && canary && hunt.caught() == hunt.mutants.len())
+    let broken = report.violations + points.violations + pairs.violations;
+    code(broken == 0 && report.rare().is_empty() && canary && hunt.caught() == hunt.mutants.len())
 }
 
 fn code(kept: bool) -> ExitCode {
@@ -116,16 +120,24 @@ fn rate(report: &Report) -> f64 {
     (report.schedules as f64 / report.seconds.max(1e-9)).round()
 }
 
-fn json(report: &Report, points: &Report, hunt: &Hunt, seed: u64) -> serde_json::Value {
+fn json(
+    report: &Report,
+    [points, pairs]: [&Report; 2],
+    hunt: &Hunt,
+    seed: u64,
+) -> serde_json::Value {
     serde_json::json!({
         "schedules": report.schedules,
-        "violations": report.violations + points.violations,
+        "violations": report.violations + points.violations + pairs.violations,
         "schedules_per_second": rate(report),
         "mutants": { "total": hunt.mutants.len(), "caught": hunt.caught() },
         "rare": report.rare().iter().map(|(mark, _)| mark.as_str()).collect::<Vec<_>>(),
         "ops": report.ops,
         "crashes": report.crashes,
         "crash_points": points.schedules,
+        "crash_pairs": pairs.schedules,
+        "marks": Mark::ALL.len(),
+        "rarest_mark": report.rarest(),
         "seed": seed,
     })
 }

@@ -69,6 +69,13 @@ impl Report {
         marks.map(|mark| (*mark, wanted)).collect()
     }
 
+    /// How often the rarest situation was met.
+    #[must_use]
+    pub fn rarest(&self) -> u64 {
+        let met = Mark::ALL.iter().map(|mark| self.marks.of(*mark));
+        met.min().unwrap_or(0)
+    }
+
     fn merge(&mut self, other: &Report) {
         self.schedules += other.schedules;
         self.violations += other.violations;
@@ -240,7 +247,7 @@ mod tests {
         for mark in Mark::ALL {
             (0..100).for_each(|_| report.marks.hit(*mark));
         }
-        assert_eq!(report.rare(), []);
+        assert_eq!((report.rare(), report.rarest()), (Vec::new(), 100));
         report.schedules = 1_010_000;
         assert_eq!(report.rare().len(), Mark::ALL.len(), "the more, the more");
         let zombies = Mark::ZombieFenced;

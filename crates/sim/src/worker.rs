@@ -223,7 +223,7 @@ impl World<'_> {
                 continue;
             }
             let (late, twice) = match self.faults.late_hints {
-                true => (self.random.once_in(2), self.random.once_in(8)),
+                true => (self.random.once_in(2), self.random.once_in(3)),
                 false => (false, false),
             };
             let worker = &mut self.workers[at];
@@ -265,7 +265,7 @@ impl World<'_> {
         if worker.lanes.is_empty() {
             return self.register(at);
         }
-        if !worker.hints.is_empty() && self.random.once_in(16) {
+        if !worker.hints.is_empty() && self.random.once_in(64) {
             let picked = self.random.below(worker.hints.len());
             let hint = worker.hints.swap_remove(picked);
             worker.hint(hint);
