@@ -1,8 +1,11 @@
 //! Faults, snapshots, hints, and who may ask from where. What every store does is in the
 //! conformance list.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use roundel_core::{
@@ -405,4 +408,27 @@ fn a_fenced_round_stays_fenced_after_a_restore() {
         ask(&store, Op::Commit(round)).is_ok(),
         "then it had not been committed"
     );
+}
+
+#[test]
+fn what_is_run_beside_the_steps_stays_unless_it_fails() {
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+        match polled {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("a transaction never waits"),
+        }
+    }
+    let (store, _) = store();
+    let run = |sql: &'static str| store.transact(|tx| now(tx.execute(sql, ())));
+    assert_eq!(run("CREATE TABLE noted (it INTEGER)"), Ok(0));
+    let failed: Result<(), TxError> = store.transact(|tx| {
+        now(tx.execute("INSERT INTO noted VALUES (1)", ()))?;
+        Err(TxError::Rows(7))
+    });
+    assert_eq!(failed, Err(TxError::Rows(7)));
+    assert_eq!(run("DELETE FROM noted"), Ok(0), "nothing of it stayed");
+    assert_eq!(run("INSERT INTO noted VALUES (2)"), Ok(1));
+    assert!(matches!(run("COMMIT"), Err(TxError::Refused(_))));
+    assert_eq!(run("DELETE FROM noted"), Ok(1));
 }

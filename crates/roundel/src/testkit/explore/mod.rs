@@ -192,7 +192,11 @@ where
             };
             match scope.spawn(search).join() {
                 Ok(searched) => searched,
-                Err(panic) => panic!("{}", crate::cx::panicked(&*panic).message),
+                // Said again on this thread, where panics are printed.
+                Err(panic) => match panic.downcast_ref::<String>() {
+                    Some(text) => panic!("{text}"),
+                    None => std::panic::resume_unwind(panic),
+                },
             }
         });
         searched.map_err(|(played, report)| Broken::new(played, report, name))
