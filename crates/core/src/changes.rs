@@ -1,8 +1,9 @@
 //! What a batch of decisions changed, as rows to write: plain values, fit for arrays.
 
 use crate::{
-    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId, OfferRow,
-    RunId, RunRow, StateRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
+    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name,
+    OfferId, OfferRow, PublicationId, PublicationRow, RunId, RunRow, StateRow, SubscriptionId,
+    SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
 /// One write.
@@ -69,8 +70,14 @@ pub struct Changes {
     pub states: Vec<(RunId, Write<StateRow>)>,
     /// Workers.
     pub workers: Vec<(WorkerId, Write<WorkerRow>)>,
-    /// Runs to remove with everything under them: journal, labels, mail, waits, keys, state, and
-    /// who waited for their end. That they waited for others' is left, and goes with those.
+    /// Subscriptions.
+    pub subscriptions: Vec<(SubscriptionId, Write<SubscriptionRow>)>,
+    /// Publications.
+    pub publications: Vec<(PublicationId, Write<PublicationRow>)>,
+    /// Latches.
+    pub latches: Vec<(LatchId, Write<LatchRow>)>,
+    /// Runs to remove with everything under them: journal, labels, mail, waits, keys, state, what
+    /// they published, their latches, and who waited for their end. That they waited for others' is left, and goes with those.
     pub deleted: Vec<RunId>,
 }
 
@@ -90,6 +97,9 @@ impl Changes {
             && self.watches.is_empty()
             && self.states.is_empty()
             && self.workers.is_empty()
+            && self.subscriptions.is_empty()
+            && self.publications.is_empty()
+            && self.latches.is_empty()
             && self.deleted.is_empty()
     }
 }

@@ -44,6 +44,9 @@ pub struct Failure {
     /// What caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Box<Failure>>,
+    /// Of an effect: it certainly did not happen, so there is nothing to undo.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub did_not_happen: bool,
 }
 
 /// Where a failure happened.
@@ -89,6 +92,7 @@ impl Failure {
             origin: None,
             attempts: Vec::new(),
             cause: None,
+            did_not_happen: false,
         }
     }
 
@@ -125,6 +129,14 @@ impl Failure {
     #[must_use]
     pub fn caused_by(mut self, cause: Failure) -> Failure {
         self.cause = Some(Box::new(cause));
+        self
+    }
+
+    /// Says that what was tried certainly did not happen: an effect that fails with it is not
+    /// undone. Without this, an effect that has begun is, since it may have come through.
+    #[must_use]
+    pub fn did_not_happen(mut self) -> Failure {
+        self.did_not_happen = true;
         self
     }
 

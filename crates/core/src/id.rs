@@ -54,6 +54,10 @@ id! {
     RunId
 }
 id! {
+    /// One publication.
+    PublicationId
+}
+id! {
     /// One start of one worker process: two starts of the same program on the same host differ.
     WorkerId
 }

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Name, Parent, Payload, RunId, RunState, Timestamp};
+use crate::{Failure, Name, Parent, Payload, RunId, RunState, ScopeEnd, Timestamp};
 
 /// One entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -64,6 +64,30 @@ pub enum Entry {
         /// The call's number.
         call: u32,
     },
+    /// A step is committed, and what it set off is waited for.
+    Worked {
+        /// The call's number.
+        call: u32,
+        /// What was called.
+        what: Call,
+        /// What the step came to.
+        value: Payload,
+    },
+    /// All that a call set off has ended.
+    Settled {
+        /// The call's number.
+        call: u32,
+        /// How each ended, in the order in which they were set off.
+        ends: Vec<ScopeEnd>,
+    },
+    /// From here on the run undoes what it did; no forward code runs after this.
+    RollingBack {
+        /// Why.
+        why: Why,
+        /// How the run had ended, if it had.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        was: Option<Outcome>,
+    },
     /// The run was asked to end; no user code runs after this.
     CancelSeen,
     /// The execution ended; the next begins with its own journal.
@@ -75,6 +99,32 @@ pub enum Entry {
     },
 }
 
+/// How a call is undone.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UndoBy {
+    /// By what the workflow's code gave when it made the call.
+    Code,
+    /// By a function that is registered under this name, with these arguments.
+    Named(Name, Payload),
+}
+
+/// Why a run undoes what it did.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It failed.
+    Failed(Box<Failure>),
+    /// It was cancelled.
+    Cancelled,
+    /// Its parent is rolled back, or an operator wants it undone.
+    Asked,
+    /// An undo had failed, and an operator lets it be tried again.
+    Retried,
+    /// An undo had failed, and an operator lets it be left out.
+    Skipped,
+}
+
 /// What a durable call asks for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -83,11 +133,17 @@ pub enum Call {
     Step {
         /// Its name.
         name: Name,
+        /// How it is undone, if it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        undo: Option<Box<UndoBy>>,
     },
     /// Work outside it.
     Effect {
         /// Its name.
         name: Name,
+        /// How it is undone, if it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        undo: Option<Box<UndoBy>>,
     },
     /// A pause.
     Sleep {
@@ -113,6 +169,28 @@ pub enum Call {
         workflow: Name,
         /// As which run.
         run: RunId,
+    },
+    /// Several child runs, waited for together.
+    Children {
+        /// What runs.
+        workflow: Name,
+    },
+    /// A publication: one child run for each workflow that subscribes, all waited for.
+    Publish {
+        /// To which topic.
+        topic: Name,
+    },
+    /// What an earlier call did is undone.
+    Undo {
+        /// That call.
+        of: u32,
+        /// Its name.
+        name: Name,
+    },
+    /// What an earlier call set off is rolled back.
+    RollBack {
+        /// That call.
+        of: u32,
     },
     /// A run of its own, not waited for.
     Spawn {
@@ -144,16 +222,29 @@ pub enum Call {
 }
 
 impl Call {
+    /// Can what it did be undone?
+    #[must_use]
+    pub fn undo(&self) -> Option<&UndoBy> {
+        match self {
+            Call::Step { undo, .. } | Call::Effect { undo, .. } => undo.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Kind and name: what the code must ask for again in replay.
     #[must_use]
     pub fn signature(&self) -> (&'static str, &str) {
         match self {
-            Call::Step { name } => ("step", name.as_str()),
-            Call::Effect { name } => ("effect", name.as_str()),
+            Call::Step { name, .. } => ("step", name.as_str()),
+            Call::Effect { name, .. } => ("effect", name.as_str()),
             Call::Sleep { .. } => ("sleep", ""),
             Call::Wait { signal, .. } => ("wait", signal.as_str()),
             Call::Watch { .. } => ("watch", ""),
             Call::Child { workflow, .. } => ("child", workflow.as_str()),
+            Call::Children { workflow } => ("children", workflow.as_str()),
+            Call::Publish { topic } => ("publish", topic.as_str()),
+            Call::Undo { name, .. } => ("undo", name.as_str()),
+            Call::RollBack { .. } => ("roll back", ""),
             Call::Spawn { workflow, .. } => ("spawn", workflow.as_str()),
             Call::Signal { signal } => ("signal", signal.as_str()),
             Call::Offer { signal } => ("offer", signal.as_str()),
@@ -280,7 +371,7 @@ mod tests {
             },
             Entry::Did {
                 call: 2,
-                what: Call::Step { name },
+                what: Call::Step { name, undo: None },
                 outcome: Outcome::Failure(Box::new(Failure::business("no"))),
             },
             Entry::Ended {

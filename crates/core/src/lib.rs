@@ -24,15 +24,16 @@ mod reply;
 mod retry;
 mod rows;
 mod run;
+mod scope;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod time;
 
 pub use changes::{Changes, RunChange, Write};
-pub use decide::{decide, may_step};
+pub use decide::{decide, may_step, undone};
 pub use failure::{Attempted, Class, Failure, Origin};
-pub use id::{RunId, WorkerId};
-pub use journal::{Call, Entry, JournalRow, Outcome, decode_entries, encode_entries};
+pub use id::{PublicationId, RunId, WorkerId};
+pub use journal::{Call, Entry, JournalRow, Outcome, UndoBy, Why, decode_entries, encode_entries};
 pub use message::{
     Delivery, GateId, GateRow, KeyId, KeyKind, KeyRow, MailId, MailRow, OfferId, OfferRow, Policy,
     Sent, Source, Taken, WaitId, WaitRow, WatchId,
@@ -40,14 +41,21 @@ pub use message::{
 pub use name::{BadName, Name};
 pub use needs::{Need, Stage, needs};
 pub use op::{
-    Cancel, Caused, Claim, Claimant, Consumed, Delete, Offer, Op, OpenWait, Patch, Register,
-    Release, Renew, Resume, Round, Signal, Start, StateChange, Target, Then,
+    Accept, Cancel, Caused, Claim, Claimant, Consumed, Delete, Offer, Op, OpenWait, Patch, Publish,
+    Register, Release, Renew, Resume, Round, Scope, Signal, Start, StateChange, Subscribe, Target,
+    Then, Undo,
 };
 pub use payload::Payload;
 pub use reply::{
-    Cancelled, Claimed, Committed, Hint, Lease, Owner, Patched, Refusal, Renewed, Reply, Started,
+    Cancelled, Claimed, Committed, Hint, Lease, Owner, Patched, Published, Refusal, Renewed, Reply,
+    Started, Undone,
 };
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};
-pub use run::{CancelMark, Lane, LaneId, Parent, RunRow, RunState, StateRow, WorkerRow};
+pub use run::{
+    CancelMark, Lane, LaneId, Parent, RunRow, RunState, StateRow, Told, UndoMark, WorkerRow,
+};
+pub use scope::{
+    LatchId, LatchRow, PublicationRow, ScopeEnd, SubscriptionId, SubscriptionRow, subscriber_run,
+};
 pub use time::Timestamp;

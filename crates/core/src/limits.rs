@@ -18,6 +18,8 @@ pub const JOURNAL_RESERVE: u64 = 1_000;
 pub const MAILBOX: u32 = 10_000;
 /// Runs, signals and the like that one round sets off.
 pub const FAN_OUT: usize = 10_000;
+/// Workflows that subscribe to one topic.
+pub const SUBSCRIBERS: usize = 10_000;
 /// Levels of runs below a root.
 pub const DEPTH: u16 = 64;
 /// Labels of one run.

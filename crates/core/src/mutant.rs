@@ -54,6 +54,11 @@ pub enum Mutant {
     EffectLostInReplay,
     /// A step's writes stay although its round was refused or lost.
     StepOutsideRound,
+    /// Whoever waits for a scope goes on when the first of its runs has ended.
+    ScopeSettlesEarly,
+    RolledBackTwice,
+    /// What a call set off is undone after the call itself.
+    UndoneInForwardOrder,
 }
 
 impl Mutant {

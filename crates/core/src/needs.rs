@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use crate::decide::{offer_key, run_key, sender_key, target_run};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Caused, Claim, Claimant, Consumed, Delete, GateId, KeyId, LaneId, Name, Offer, Op, Round, Rows,
-    RunId, RunRow, Signal, Start, Target, Then, WorkerId, limits,
+    Caused, Claim, Claimant, Consumed, Delete, GateId, KeyId, LaneId, LatchId, Name, Offer, Op,
+    PublicationId, Publish, Round, Rows, RunId, RunRow, Scope, Signal, Start, Target, Then, Told,
+    WorkerId, limits, subscriber_run,
 };
 
 /// The stages, in order.
@@ -74,6 +75,14 @@ pub enum Need {
     Watchers(RunId),
     /// A run's own state.
     State(RunId),
+    /// Who subscribes to a topic, all of them: namespace, topic.
+    Subscribers(Name, Name),
+    /// A publication.
+    Publication(PublicationId),
+    /// A latch.
+    Latch(LatchId),
+    /// The runs that one call set off together, in order, into `scopes`: run, execution, call.
+    Scope(RunId, u32, u32),
 }
 
 /// What `op` needs in this stage, given what earlier stages loaded.
@@ -97,6 +106,14 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             }
         }
         Op::Resume(resume) => of_target(&resume.namespace, &resume.target, rows, stage, out),
+        Op::Undo(undo) => of_target(&undo.namespace, &undo.target, rows, stage, out),
+        Op::Accept(accept) => of_target(&accept.namespace, &accept.target, rows, stage, out),
+        Op::Publish(publish) => of_publish(publish, rows, stage, out),
+        Op::Subscribe(subscribe) if stage == Stage::Keys => {
+            let (namespace, topic) = (subscribe.namespace.clone(), subscribe.topic.clone());
+            out.push(Need::Subscribers(namespace, topic));
+        }
+        Op::Subscribe(_) => {}
         Op::Delete(delete) => of_delete(delete, rows, stage, out),
         Op::Claim(claim) => of_claim(claim, rows, stage, out),
         Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
@@ -149,6 +166,9 @@ fn of_delete(delete: &Delete, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             if run.watchers > 0 {
                 out.push(Need::Watchers(run.id));
             }
+        }
+        if let Some(row) = rows.run(run) {
+            of_latch(row, out);
         }
     }
 }
@@ -349,9 +369,70 @@ fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
     }
     if matches!(round.then, Then::End(..)) {
         out.extend(row.parent.map(|parent| Need::Run(parent.run)));
+        of_latch(row, out);
         if row.watchers > 0 {
             out.push(Need::Watchers(round.run));
         }
+    }
+}
+
+/// The latch that a run lowers when it ends.
+fn of_latch(row: &RunRow, out: &mut Vec<Need>) {
+    let (
+        Some(parent),
+        Told::Latch {
+            execution,
+            call,
+            part,
+        },
+    ) = (row.parent, row.told)
+    else {
+        return;
+    };
+    let latch = |part| LatchId {
+        run: parent.run,
+        execution,
+        call,
+        part,
+    };
+    out.push(Need::Latch(latch(0)));
+    if part > 0 {
+        out.push(Need::Latch(latch(part)));
+    }
+}
+
+fn of_publish(publish: &Publish, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    match stage {
+        Stage::Keys => {
+            out.push(Need::Publication(publish.id));
+            let (namespace, topic) = (publish.namespace.clone(), publish.topic.clone());
+            out.push(Need::Subscribers(namespace, topic));
+        }
+        Stage::Runs => {
+            let workflows = rows.subscribers_of(&publish.namespace, &publish.topic);
+            let runs = workflows.map(|workflow| subscriber_run(publish.id, workflow));
+            out.extend(runs.map(Need::Run));
+        }
+        Stage::Gates | Stage::Rest | Stage::Found => {}
+    }
+}
+
+/// What is rolled back or cancelled with a call.
+fn of_scope(round: &Round, scope: Scope, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    let by = Some(round.claimant());
+    match (stage, scope) {
+        (Stage::Runs, Scope::Child(run)) => out.push(Need::Run(run)),
+        (Stage::Rest, Scope::Child(run)) => of_wake(run, by, rows, out),
+        (Stage::Runs, Scope::Call { execution, call }) => {
+            out.push(Need::Scope(round.run, execution, call));
+        }
+        (Stage::Rest, Scope::Call { execution, call }) => {
+            let runs = rows.scopes.get(&(round.run, execution, call));
+            for run in runs.into_iter().flatten() {
+                of_wake(*run, by, rows, out);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -392,11 +473,15 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
         Caused::Signal(_, signal) => of_signal(signal, rows, stage, out),
         Caused::Offer(_, offer) => of_offer(offer, rows, stage, out),
         Caused::Watch(_, namespace, target) => of_target(namespace, target, rows, stage, out),
-        Caused::Cancel(run) => match stage {
-            Stage::Runs => out.push(Need::Run(*run)),
-            Stage::Rest => of_wake(*run, Some(round.claimant()), rows, out),
-            _ => {}
-        },
+        Caused::Children(_, starts) => {
+            for start in starts {
+                of_start(start, rows, stage, out);
+            }
+        }
+        Caused::Publish(_, publish) => of_publish(publish, rows, stage, out),
+        Caused::RollBack(_, scope) | Caused::Cancel(scope) => {
+            of_scope(round, *scope, rows, stage, out);
+        }
     }
 }
 

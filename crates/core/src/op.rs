@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::{
-    Failure, GateId, LaneId, Name, Outcome, Parent, Payload, Policy, RunId, RunState, Timestamp,
-    WorkerId,
+    Failure, GateId, LaneId, Name, Outcome, Parent, Payload, Policy, PublicationId, RunId,
+    RunState, Timestamp, UndoMark, WorkerId,
 };
 
 /// One state change.
@@ -31,8 +31,16 @@ pub enum Op {
     Release(Release),
     /// Make a worker and what it can run known.
     Register(Register),
-    /// Let a parked run go on.
+    /// Publish to a topic: each workflow that subscribes starts one run.
+    Publish(Publish),
+    /// Make a workflow's interest in a topic known, or end it.
+    Subscribe(Subscribe),
+    /// Undo what a run did, and all below it.
+    Undo(Undo),
+    /// Let a parked run go on, or a rollback that failed.
     Resume(Resume),
+    /// Accept what a failed rollback left undone.
+    Accept(Accept),
     /// Remove a run and all below it.
     Delete(Delete),
 }
@@ -190,9 +198,55 @@ pub struct Register {
     pub lanes: Vec<crate::Lane>,
 }
 
-/// Let a parked run go on.
+/// Publish to a topic.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Publish {
+    /// The tenant.
+    pub namespace: Name,
+    /// The new publication. One that exists is not made again.
+    pub id: PublicationId,
+    /// To which topic.
+    pub topic: Name,
+    /// What it says: the input of each run that it sets off.
+    pub payload: Payload,
+}
+
+/// A workflow's interest in a topic. What was published before is not affected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subscribe {
+    /// The tenant.
+    pub namespace: Name,
+    /// In which topic.
+    pub topic: Name,
+    /// Which workflow; it need not have been deployed.
+    pub workflow: Name,
+    /// Does it begin, or end?
+    pub on: bool,
+}
+
+/// Undo what a run did, and all below it. It must be at rest: completed, or parked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Undo {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which run.
+    pub target: Target,
+}
+
+/// Let a parked run go on, or a rollback that failed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resume {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which run.
+    pub target: Target,
+    /// Without the undo that failed. Only for a rollback.
+    pub skip: bool,
+}
+
+/// Accept what a failed rollback left undone: nobody need look any more.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Accept {
     /// The tenant.
     pub namespace: Name,
     /// Which run.
@@ -237,6 +291,8 @@ pub struct Round {
     pub caused: Vec<Caused>,
     /// The run has taken up the request to end.
     pub cancel_seen: bool,
+    /// What there is to undo, if that changes.
+    pub undo: Option<UndoMark>,
     /// The run's state, changed by itself.
     pub state: Vec<StateChange>,
     /// The earliest of the run's timers after this round.
@@ -280,8 +336,28 @@ pub enum Caused {
     Offer(u32, Box<Offer>),
     /// A wait for another run's end.
     Watch(u32, Name, Target),
-    /// A child's end is asked for.
-    Cancel(RunId),
+    /// Several child runs, waited for together.
+    Children(u32, Vec<Start>),
+    /// A publication, whose runs are waited for.
+    Publish(u32, Box<Publish>),
+    /// What an earlier call set off is rolled back, also what has completed.
+    RollBack(u32, Scope),
+    /// The end of what a call set off is asked for.
+    Cancel(Scope),
+}
+
+/// What one call set off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// One child run.
+    Child(RunId),
+    /// All runs that were set off together by this call.
+    Call {
+        /// In which execution.
+        execution: u32,
+        /// The call.
+        call: u32,
+    },
 }
 
 /// How a run changes its own state.
@@ -325,6 +401,7 @@ impl Round {
             opened: Vec::new(),
             caused: Vec::new(),
             cancel_seen: false,
+            undo: None,
             state: Vec::new(),
             timer_at: None,
             lease: Duration::from_secs(30),
@@ -344,7 +421,7 @@ impl Round {
                     || self
                         .caused
                         .iter()
-                        .any(|caused| !matches!(caused, Caused::Cancel(_)))
+                        .any(|caused| !matches!(caused, Caused::Cancel(_) | Caused::RollBack(..)))
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What operations answer, what they are refused with, and the hints that follow a commit.
 
 use crate::{
-    BadName, CancelMark, Delivery, LaneId, Name, Outcome, Parent, RunId, RunState, Sent, StateRow,
-    Timestamp, WorkerId, limits,
+    BadName, CancelMark, Delivery, LaneId, Name, Outcome, Parent, PublicationId, RunId, RunState,
+    Sent, StateRow, Timestamp, WorkerId, limits,
 };
 
 /// The answer to an operation.
@@ -31,6 +31,14 @@ pub enum Reply {
     Released(usize),
     /// To a registration: the lanes, in the order asked for.
     Registered(Vec<LaneId>),
+    /// To a publication.
+    Published(Published),
+    /// To a subscription: whether that is new.
+    Subscribed(bool),
+    /// To a request to undo.
+    Undone(Undone),
+    /// To an acceptance.
+    Accepted,
     /// To a resume.
     Resumed,
     /// To a delete: how many runs went; whether there are more.
@@ -55,6 +63,29 @@ pub struct Started {
     pub sent: Option<Sent>,
     /// Runs that the worker took.
     pub claimed: Vec<Claimed>,
+}
+
+/// What a publication did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Published {
+    /// Which.
+    pub id: PublicationId,
+    /// Was it new?
+    pub new: bool,
+    /// How many runs it set off: none if nobody subscribes.
+    pub heard: u32,
+}
+
+/// What became of a request to undo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Undone {
+    /// It has begun. Is the run part of a larger tree, the rest of which stays?
+    Begun {
+        /// That is so.
+        partial: bool,
+    },
+    /// It is under way, or done, or there was nothing to do.
+    Already(RunState),
 }
 
 /// What a commit did.
@@ -135,6 +166,8 @@ pub enum Cancelled {
     Requested,
     /// It had ended.
     AlreadyEnded(RunState),
+    /// It undoes what it did, and that cannot be cancelled.
+    RollingBack,
     /// There is no such run.
     TargetUnknown,
 }
@@ -222,6 +255,26 @@ pub enum Refusal {
     /// Nothing to do.
     #[error("run {run} is {}, not parked", state.as_str())]
     NotParked {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Wait until it is at rest, or cancel it.
+    #[error(
+        "run {run} is {}; only what has completed or is parked can be undone; \
+         wait for it, or cancel it",
+        state.as_str()
+    )]
+    NotAtRest {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Nothing to do.
+    #[error("run {run} is {}; no rollback of it has failed", state.as_str())]
+    RollbackDidNotFail {
         /// Which run.
         run: RunId,
         /// Where it stands.

@@ -14,9 +14,10 @@ use rustc_hash::FxHashMap;
 
 use crate::changes::{Changes, RunChange};
 use crate::{
-    Claimed, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, MailId, MailRow, Name,
-    OfferId, OfferRow, RunId, RunRow, RunState, StateRow, Timestamp, WaitId, WaitRow, WatchId,
-    WorkerId, WorkerRow,
+    Claimed, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, LatchId, LatchRow,
+    MailId, MailRow, Name, OfferId, OfferRow, PublicationId, PublicationRow, RunId, RunRow,
+    RunState, StateRow, SubscriptionId, SubscriptionRow, Timestamp, Told, UndoMark, WaitId,
+    WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
 /// Runs, by id: the hot table.
@@ -36,11 +37,22 @@ struct RunSlot {
     changed: bool,
 }
 
-/// The state is among them: a list of parked runs is an index too.
-type Indexed = (LaneId, bool, i32, Option<Timestamp>, RunState);
+/// The state is among them: a list of parked runs is an index too. And what changes as seldom.
+type Indexed = (
+    LaneId,
+    bool,
+    i32,
+    Option<Timestamp>,
+    RunState,
+    Told,
+    UndoMark,
+);
 
 fn indexed(row: &RunRow) -> Indexed {
-    (row.lane, row.suspect, row.priority, row.ready_at, row.state)
+    let place = (row.lane, row.suspect, row.priority, row.ready_at);
+    (
+        place.0, place.1, place.2, place.3, row.state, row.told, row.undo,
+    )
 }
 
 /// What rows in memory do not keep.
@@ -82,6 +94,14 @@ pub struct Rows {
     pub states: Table<RunId, StateRow>,
     /// Workers.
     pub workers: Table<WorkerId, WorkerRow>,
+    /// Who subscribes to what.
+    pub subscriptions: Table<SubscriptionId, SubscriptionRow>,
+    /// What was published.
+    pub publications: Table<PublicationId, PublicationRow>,
+    /// How many of a scope's runs have not ended.
+    pub latches: Table<LatchId, LatchRow>,
+    /// The runs of scopes that the operation at hand cancels or rolls back, in order.
+    pub scopes: BTreeMap<(RunId, u32, u32), Vec<RunId>>,
     /// What a search found for the operation at hand, in order.
     pub found: Vec<RunId>,
     /// When the next run of those lanes is due, as a search found it.
@@ -187,6 +207,9 @@ impl Rows {
         self.keys.clear();
         self.watches.clear();
         self.states.clear();
+        self.subscriptions.clear();
+        self.publications.clear();
+        self.latches.clear();
     }
 
     /// What a lane stands for.
@@ -298,6 +321,9 @@ impl Rows {
             watches: self.watches.take_changes(),
             states: self.states.take_changes(),
             workers: self.workers.take_changes(),
+            subscriptions: self.subscriptions.take_changes(),
+            publications: self.publications.take_changes(),
+            latches: self.latches.take_changes(),
         };
         self.purge(&changes.deleted);
         changes
@@ -325,6 +351,9 @@ impl Rows {
         self.watches.accept_changes();
         self.states.accept_changes();
         self.workers.accept_changes();
+        self.subscriptions.accept_changes();
+        self.publications.accept_changes();
+        self.latches.accept_changes();
         let accepted = Accepted {
             journal: std::mem::take(&mut self.journal),
             labels: std::mem::take(&mut self.labels),
@@ -354,6 +383,9 @@ impl Rows {
         self.watches
             .retain(|(watched, ..), _| !runs.contains(watched));
         self.states.retain(|run, _| !runs.contains(run));
+        self.latches.retain(|id, _| !runs.contains(&id.run));
+        let by = |row: &PublicationRow| row.by.is_some_and(|by| runs.contains(&by.run));
+        self.publications.retain(|_, row| !row.is_some_and(by));
         self.keys.retain(|_, key| !key.is_some_and(owned));
     }
 
@@ -392,6 +424,20 @@ impl Rows {
         self.waits
             .starting_at(first)
             .take_while(move |(id, _)| id.run == run)
+    }
+
+    /// The workflows that subscribe to a topic, by name.
+    pub fn subscribers_of(&self, namespace: &Name, topic: &Name) -> impl Iterator<Item = &Name> {
+        let first = SubscriptionId {
+            namespace: namespace.clone(),
+            topic: topic.clone(),
+            workflow: Name::FIRST,
+        };
+        let (namespace, topic) = (namespace.clone(), topic.clone());
+        self.subscriptions
+            .starting_at(first)
+            .take_while(move |(id, _)| id.namespace == namespace && id.topic == topic)
+            .map(|(id, _)| &id.workflow)
     }
 
     /// The hints of what was decided since the last time.

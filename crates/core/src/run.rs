@@ -7,12 +7,16 @@
 //! | running | waiting, ready | a round that suspends; a release; ready if something is there |
 //! | waiting | ready, running | a message, a timer, a cancel; running if claimed at once |
 //! | running | completed, failed, cancelled | the last round; terminal is terminal |
+//! | running | rolling back | a round that begins to undo what the run did |
+//! | completed, parked | rolling back | a request to undo it |
+//! | rolling back | rolled back, cancelled, rollback failed | the last round of that phase |
+//! | rollback failed | rolling back | an operator's retry or skip |
 //! | running, ready | parked | a failure only an operator can judge; too many crashes |
 //! | parked | ready | an operator's resume; a cancel |
 //!
 //! `ready_at` and `state` are derived from the other columns in one place, [`RunRow::settle`].
 
-use crate::{Name, Outcome, RunId, Timestamp, WorkerId, limits};
+use crate::{Name, Outcome, PublicationId, RunId, Timestamp, WorkerId, limits};
 
 /// Where a run stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
@@ -106,6 +110,55 @@ pub enum CancelMark {
     Seen,
 }
 
+/// What there is to undo, and whether that is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UndoMark {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Something was done that can be undone, or set off.
+    Possible,
+    /// It is being undone.
+    Underway,
+    /// An undo failed, and an operator has accepted what remains.
+    Accepted,
+}
+
+impl UndoMark {
+    /// All of them, each at the place of its stored number.
+    pub const ALL: [UndoMark; 4] = [
+        UndoMark::Nothing,
+        UndoMark::Possible,
+        UndoMark::Underway,
+        UndoMark::Accepted,
+    ];
+
+    /// The number that is stored.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// How a run's end is told to its parent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Told {
+    /// By a message to the call that set it off, with how it ended.
+    #[default]
+    Message,
+    /// By lowering the latch of a call: its run is told when all have ended.
+    Latch {
+        /// Of which of the parent's executions.
+        execution: u32,
+        /// Of which of its calls.
+        call: u32,
+        /// Which part of the latch.
+        part: u8,
+    },
+    /// Not at all: an operator asked, and the parent has long gone on.
+    Nobody,
+}
+
 /// A small number for (namespace, workflow, version).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LaneId(pub u32);
@@ -183,6 +236,14 @@ pub struct RunRow {
     pub root: RunId,
     /// Levels below the root.
     pub depth: u16,
+    /// How its end is told to its parent.
+    pub told: Told,
+    /// Its place in the scope, from 0, if its parent set off several together.
+    pub number: Option<u32>,
+    /// The publication that set it off.
+    pub publication: Option<PublicationId>,
+    /// What there is to undo.
+    pub undo: UndoMark,
     /// The user's own id for it.
     pub key: Option<Name>,
     /// When it was started.
@@ -228,6 +289,9 @@ impl RunRow {
             (None, Some(news), Some(timer)) => (RunState::Ready, Some(news.min(timer))),
             (None, None, timer) => (RunState::Waiting, timer),
         };
+        if self.undo == UndoMark::Underway {
+            self.state = RunState::RollingBack;
+        }
     }
 
     /// Gives the lease up and raises the fence, so that what the owner still sends is refused.

@@ -32,7 +32,8 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::Model;
 pub use memory::{Fate, Faults, Memory, Point, Snapshot};
 pub use query::{
-    Answer, Dump, JournalPage, MailView, Page, Query, RunFilter, RunView, StateView, Stats,
+    Answer, Dump, JournalPage, MailView, Page, PublicationView, Query, RunFilter, RunView,
+    StateView, Stats, SubscriptionView,
 };
 pub use sqlite::{Metrics, Options, Schema, Sqlite, Synchronous};
 pub use tx::{Column, FromValue, Params, Row, Tx, TxError, Value};

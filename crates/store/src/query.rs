@@ -2,8 +2,9 @@
 
 use roundel_core::check::{OfferRecord, RunRecord};
 use roundel_core::{
-    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId, OfferRow,
-    RunId, RunRow, RunState, StateRow, Target, WaitId, WaitRow, WorkerRow,
+    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name,
+    OfferId, OfferRow, PublicationId, PublicationRow, RunId, RunRow, RunState, StateRow,
+    SubscriptionId, SubscriptionRow, Target, WaitId, WaitRow, WorkerRow,
 };
 
 /// A question.
@@ -30,6 +31,30 @@ pub enum Query {
     State(RunId),
     /// The runs directly below a run, oldest first, after that one, so many at most.
     Children(RunId, Option<RunId>, usize),
+    /// The runs that one call set off together, in order.
+    Scope {
+        /// Whose call.
+        run: RunId,
+        /// In which execution.
+        execution: u32,
+        /// The call.
+        call: u32,
+        /// From this number on.
+        from: u32,
+    },
+    /// Who subscribes to what.
+    Subscriptions(Name),
+    /// What was published to a topic, newest first.
+    Publications {
+        /// Of which tenant.
+        namespace: Name,
+        /// To which topic.
+        topic: Name,
+        /// Those before this one: the last of the page before.
+        before: Option<PublicationId>,
+        /// How many at most.
+        limit: usize,
+    },
     /// Counts.
     Stats(Name),
     /// Workers.
@@ -74,6 +99,10 @@ pub enum Answer {
     Mail(Vec<MailView>),
     /// State.
     State(Option<StateView>),
+    /// Who subscribes to what.
+    Subscriptions(Vec<SubscriptionView>),
+    /// Publications.
+    Publications(Page<PublicationView>),
     /// Counts.
     Stats(Stats),
     /// Workers.
@@ -110,6 +139,10 @@ pub struct Page<T> {
 pub type JournalPage = Page<JournalRow>;
 /// A message.
 pub type MailView = (MailId, MailRow);
+/// A subscription.
+pub type SubscriptionView = (SubscriptionId, SubscriptionRow);
+/// A publication.
+pub type PublicationView = (PublicationId, PublicationRow);
 /// A run's own state.
 pub type StateView = StateRow;
 
@@ -151,4 +184,10 @@ pub struct Dump {
     pub states: Vec<(RunId, StateRow)>,
     /// Workers.
     pub workers: Vec<WorkerRow>,
+    /// Subscriptions.
+    pub subscriptions: Vec<SubscriptionView>,
+    /// Publications.
+    pub publications: Vec<PublicationView>,
+    /// Latches.
+    pub latches: Vec<(LatchId, LatchRow)>,
 }

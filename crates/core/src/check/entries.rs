@@ -1,10 +1,10 @@
 //! What a journal says, if a worker wrote it: how it begins and ends, and that each call completes
 //! once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Invariant, Read, Report, RunRecord};
-use crate::{Call, Entry, RunRow};
+use crate::{Call, Entry, Outcome, RunRow, RunState, Why};
 
 /// Execution and number of an entry. Shown only of one that should not be.
 #[derive(Clone, Copy)]
@@ -20,6 +20,10 @@ impl std::fmt::Display for Place {
 pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
     let Some(row) = &record.row else { return };
     below(record, row, report);
+    if row.state.has_ended() && !record.latches.is_empty() {
+        let found = format!("{} latches of a run that is over", record.latches.len());
+        report.add(Invariant::NoLeak, found, "none");
+    }
     let mut execution = 0;
     let mut told = Told::default();
     for (round, entries) in record.journal.iter().zip(read) {
@@ -70,6 +74,10 @@ struct Known {
     done: bool,
     dropped: bool,
     child: bool,
+    /// Where it completed, or began if it did not, if it can be undone.
+    undoable_at: Option<u64>,
+    /// The call that it undoes.
+    undoes: Option<u32>,
 }
 
 /// What an execution's journal has told so far.
@@ -79,19 +87,31 @@ struct Told {
     cancel_seen: bool,
     continued: bool,
     ended: Vec<crate::RunState>,
+    entries: u64,
+    rolling_back: bool,
+    /// An operator let an undo be left out.
+    skipped: bool,
+    /// Calls that are undone, and the place of the last of them in the journal.
+    undone: BTreeSet<u32>,
+    undone_last: Option<u64>,
 }
 
 impl Told {
     fn take(&mut self, place: Place, entry: &Entry, report: &mut Report<'_>) {
-        if self.continued || !self.ended.is_empty() {
+        self.entries += 1;
+        let reopens = matches!(entry, Entry::RollingBack { .. }) && !self.continued;
+        if (self.continued || !self.ended.is_empty()) && !reopens {
             let found = format!("{place} after the end");
             report.add(Invariant::NothingAfterEnd, found, "nothing");
         }
         let begins = matches!(
             entry,
-            Entry::Begun { .. } | Entry::Did { .. } | Entry::Attempted { .. }
+            Entry::Begun { .. }
+                | Entry::Did { .. }
+                | Entry::Attempted { .. }
+                | Entry::Worked { .. }
         );
-        if self.cancel_seen && begins {
+        if self.cancel_seen && begins && !self.rolling_back {
             let found = format!("{place} begins something after the request to end");
             report.add(Invariant::Cancel, found, "that nothing begins");
         }
@@ -100,32 +120,54 @@ impl Told {
             Entry::CancelSeen => self.cancel_seen = true,
             Entry::Continued => self.continued = true,
             Entry::Ended { state } => self.ended.push(*state),
+            Entry::RollingBack { why, .. } => {
+                self.ended.clear();
+                self.rolling_back = true;
+                self.skipped |= *why == Why::Skipped;
+            }
             Entry::Begun { call, .. }
             | Entry::Done { call, .. }
             | Entry::Did { call, .. }
             | Entry::Attempted { call, .. }
+            | Entry::Worked { call, .. }
+            | Entry::Settled { call, .. }
             | Entry::Dropped { call } => self.call(*call, place, entry, report),
         }
     }
 
     fn call(&mut self, number: u32, place: Place, entry: &Entry, report: &mut Report<'_>) {
+        let at = self.entries;
         let call = self.calls.entry(number).or_default();
         let known = call.begun || call.attempted;
         let sound = match entry {
             Entry::Begun { what, .. } => {
-                call.child = matches!(what, Call::Child { .. });
+                call.child = sets_off(what);
+                call.note(what, at, true);
                 !std::mem::replace(&mut call.begun, true) && !call.done
             }
             Entry::Attempted { .. } => {
                 call.attempted = true;
                 !call.done && !call.dropped
             }
+            Entry::Worked { what, .. } => {
+                call.child = true;
+                call.note(what, at, true);
+                !std::mem::replace(&mut call.begun, true) && !call.done
+            }
             // The end of a child that was let go is still recorded.
-            Entry::Done { .. } => {
+            Entry::Done { .. } | Entry::Settled { .. } => {
                 let due = known && (!call.dropped || call.child);
+                let happened = !matches!(
+                    entry,
+                    Entry::Done { outcome: Outcome::Failure(failure), .. } if failure.did_not_happen
+                );
+                call.undoable_at = call.undoable_at.map(|_| at).filter(|_| happened);
                 !std::mem::replace(&mut call.done, true) && due
             }
-            Entry::Did { .. } => !std::mem::replace(&mut call.done, true) && !call.begun,
+            Entry::Did { what, outcome, .. } => {
+                call.note(what, at, matches!(outcome, Outcome::Value(_)));
+                !std::mem::replace(&mut call.done, true) && !call.begun
+            }
             Entry::Dropped { .. } => {
                 !std::mem::replace(&mut call.dropped, true) && known && !call.done
             }
@@ -136,6 +178,34 @@ impl Told {
             let expected = "one beginning, then one end";
             report.add(Invariant::OneEffect, found, expected);
         }
+        let ok = matches!(
+            entry,
+            Entry::Did {
+                outcome: Outcome::Value(_),
+                ..
+            } | Entry::Done {
+                outcome: Outcome::Value(_),
+                ..
+            }
+        );
+        if let Some(of) = self.calls[&number].undoes.filter(|_| ok) {
+            self.undo(of, place, report);
+        }
+    }
+
+    /// A call is undone: newest first, each once.
+    fn undo(&mut self, of: u32, place: Place, report: &mut Report<'_>) {
+        if !self.undone.insert(of) {
+            let found = format!("{place} undoes call {of} again");
+            report.add(Invariant::RollbackComplete, found, "each once");
+        }
+        let at = self.calls.get(&of).and_then(|call| call.undoable_at);
+        let in_order = at.is_some_and(|at| self.undone_last.is_none_or(|last| at < last));
+        if !in_order || !self.rolling_back {
+            let found = format!("{place} undoes call {of} out of turn");
+            report.add(Invariant::RollbackOrder, found, "newest first");
+        }
+        self.undone_last = at;
     }
 
     fn finish_execution(&self, execution: u32, report: &mut Report<'_>) {
@@ -156,9 +226,38 @@ impl Told {
             let found = format!("{state}, and in the journal {ends:?}");
             report.add(Invariant::OneEnd, found, format!("{due:?}"));
         }
+        let missing = self
+            .calls
+            .iter()
+            .filter(|(number, call)| call.undoable_at.is_some() && !self.undone.contains(*number));
+        let missing: Vec<&u32> = missing.map(|(number, _)| number).collect();
+        if self.ended == [RunState::RolledBack] && !self.skipped && !missing.is_empty() {
+            let found = format!("rolled back, and calls {missing:?} are not undone");
+            report.add(Invariant::RollbackComplete, found, "all of them");
+        }
         if self.continued {
             let found = "the last execution says that another follows";
             report.add(Invariant::OneEnd, found, "another");
         }
     }
+}
+
+impl Known {
+    /// What is called: can it be undone, or does it undo?
+    fn note(&mut self, what: &Call, at: u64, happened: bool) {
+        if what.undo().is_some() && happened {
+            self.undoable_at = Some(at);
+        }
+        if let Call::Undo { of, .. } = what {
+            self.undoes = Some(*of);
+        }
+    }
+}
+
+/// Does the call wait for runs that it sets off?
+fn sets_off(what: &Call) -> bool {
+    matches!(
+        what,
+        Call::Child { .. } | Call::Children { .. } | Call::Publish { .. }
+    )
 }

@@ -1,7 +1,8 @@
 //! Records out of rows that are all in memory: for the memory store, and for tests.
 
 use super::{GateSeen, OfferRecord, RunRecord};
-use crate::{GateId, Name, OfferId, OfferRow, Rows, RunId, Taken, WaitId, WaitRow};
+use crate::decide::latch_of;
+use crate::{GateId, LatchId, Name, OfferId, OfferRow, Rows, RunId, Taken, WaitId, WaitRow};
 
 impl RunRecord {
     /// Everything of one run but its journal and its labels, which rows in memory do not keep.
@@ -21,6 +22,18 @@ impl RunRecord {
             None => Default::default(),
         };
         let mail = rows.mail_of(run);
+        let told_by = row.as_ref().and_then(|row| {
+            let latch = latch_of(row.parent?.run, row.told)?;
+            Some(rows.latches.get(&latch).copied())
+        });
+        let first = LatchId {
+            run,
+            execution: 0,
+            call: 0,
+            part: 0,
+        };
+        let latches = rows.latches.starting_at(first);
+        let latches = latches.take_while(|(id, _)| id.run == run);
         let keys = rows.keys.iter().filter(|(_, key)| key.run == Some(run));
         RunRecord {
             row,
@@ -35,6 +48,8 @@ impl RunRecord {
             watches: rows.watchers_of(run).collect(),
             state: rows.states.get(&run).cloned(),
             keys: keys.map(|(id, key)| (id.clone(), key.clone())).collect(),
+            latches: latches.map(|(id, row)| (*id, *row)).collect(),
+            told_by,
         }
     }
 }

@@ -12,8 +12,8 @@ mod gather;
 mod rows;
 
 use crate::{
-    Entry, GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, MailId, MailRow, Name, OfferId,
-    OfferRow, RunId, RunRow, StateRow, WaitId, WaitRow, WatchId, decode_entries,
+    Entry, GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow,
+    Name, OfferId, OfferRow, RunId, RunRow, StateRow, WaitId, WaitRow, WatchId, decode_entries,
 };
 
 /// What is promised. The numbers are those of the project's list of invariants.
@@ -29,6 +29,10 @@ pub enum Invariant {
     NothingAfterEnd,
     /// A run ends after all that are below it.
     ParentAfterChildren,
+    /// What was done is undone in reverse.
+    RollbackOrder,
+    /// What could be undone was undone once, if the run says so.
+    RollbackComplete,
     /// Every row belongs to a run, every run to a tree and a lane.
     NoOrphan,
     /// Entries are numbered without gaps from 1, and can be read.
@@ -59,12 +63,14 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 18] = [
+    pub const ALL: [Invariant; 20] = [
         Invariant::OneEffect,
         Invariant::NoLostMessage,
         Invariant::OneEnd,
         Invariant::NothingAfterEnd,
         Invariant::ParentAfterChildren,
+        Invariant::RollbackOrder,
+        Invariant::RollbackComplete,
         Invariant::NoOrphan,
         Invariant::GapFree,
         Invariant::Fencing,
@@ -89,6 +95,8 @@ impl Invariant {
             Invariant::OneEnd => "inv5_one_end",
             Invariant::NothingAfterEnd => "inv6_nothing_after_end",
             Invariant::ParentAfterChildren => "inv7_parent_after_children",
+            Invariant::RollbackOrder => "inv8_rollback_order",
+            Invariant::RollbackComplete => "inv9_rollback_complete",
             Invariant::NoOrphan => "inv10_no_orphan",
             Invariant::GapFree => "inv11_gap_free",
             Invariant::Fencing => "inv13_fencing",
@@ -162,6 +170,10 @@ pub struct RunRecord {
     pub state: Option<StateRow>,
     /// Keys that say they are its own.
     pub keys: Vec<(KeyId, KeyRow)>,
+    /// The latches at which it waits for what it set off.
+    pub latches: Vec<(LatchId, LatchRow)>,
+    /// The latch at which its own end is waited for, if it names one; none if that is not there.
+    pub told_by: Option<Option<LatchRow>>,
 }
 
 /// A gate, as one who waits there sees it.

@@ -3,7 +3,8 @@
 use super::entries::Place;
 use super::{Invariant, OfferRecord, Read, Report, RunRecord};
 use crate::{
-    CancelMark, GateId, KeyKind, MailId, Outcome, RunRow, RunState, Taken, WaitId, WaitRow, limits,
+    CancelMark, GateId, KeyKind, MailId, Outcome, RunRow, RunState, Taken, Told, UndoMark, WaitId,
+    WaitRow, limits,
 };
 
 pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
@@ -21,6 +22,7 @@ pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
         passed(record, (id, wait), report);
     }
     keys(record, row, report);
+    latch(record, row, report);
     quotas(record, row, report);
 }
 
@@ -34,6 +36,7 @@ fn orphans(record: &RunRecord, report: &mut Report<'_>) {
         ("watches", record.watches.len()),
         ("states", record.state.iter().count()),
         ("keys", record.keys.len()),
+        ("latches", record.latches.len()),
     ];
     for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
         let found = format!("{count} {what} of a run that is not there");
@@ -153,7 +156,8 @@ fn scheduling(row: &RunRow, report: &mut Report<'_>) {
     let state = row.state.as_str();
     let rests = row.state.has_ended() || row.state == RunState::Parked;
     let leased = row.owner.is_some();
-    if leased != row.lease_until.is_some() || leased != (row.state == RunState::Running) {
+    let works = row.state == RunState::Running || (leased && row.state == RunState::RollingBack);
+    if leased != row.lease_until.is_some() || leased != works {
         let found = match leased {
             true => format!("{state} and leased"),
             false => format!("{state} and not leased"),
@@ -201,8 +205,9 @@ fn scheduling(row: &RunRow, report: &mut Report<'_>) {
         let expected = format!("{}, {}", settled.state.as_str(), shown(settled.ready_at));
         report.add(Invariant::Liveness, found, expected);
     }
-    let called = row.matched > 0 || row.cancel == CancelMark::Requested;
-    if row.state == RunState::Waiting && called {
+    let undoing = row.undo == UndoMark::Underway;
+    let called = row.matched > 0 || (row.cancel == CancelMark::Requested && !undoing);
+    if !leased && row.news_at.is_none() && called {
         let found = "waiting, with something to take up";
         report.add(Invariant::Liveness, found, "ready");
     }
@@ -324,6 +329,23 @@ fn keys(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
     if let Some(key) = row.key.as_ref().filter(|_| !leads) {
         let found = format!("key {key:?} does not lead to it");
         report.add(Invariant::OneKey, found, "that it does");
+    }
+}
+
+/// Whoever ends last tells the parent: what is not over is counted at the latch it is told by.
+fn latch(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
+    let idle = record.latches.iter().find(|(_, latch)| latch.open == 0);
+    if let Some((id, _)) = idle {
+        let found = format!("call {} waits for runs that have all ended", id.call);
+        report.add(Invariant::NoLostMessage, found, "that it was told");
+    }
+    let (Told::Latch { .. }, Some(seen)) = (row.told, &record.told_by) else {
+        return;
+    };
+    let over = row.state.has_ended();
+    if !over && seen.is_none_or(|latch| latch.open == 0) {
+        let found = "a run that its scope does not wait for";
+        report.add(Invariant::ParentAfterChildren, found, "that it is counted");
     }
 }
 

@@ -6,7 +6,7 @@ use super::states;
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Caused, Consumed, GateId, MailId, Name, Outcome, Parent, Refusal, Round, Rows,
-    RunId, RunRow, StateRow, Then, WaitId, WaitRow, WorkerId, limits,
+    RunId, RunRow, StateRow, Then, UndoMark, WaitId, WaitRow, WorkerId, limits,
 };
 
 /// May this worker take a step of the run under this epoch? Asked before user code runs inside the
@@ -16,7 +16,8 @@ use crate::{
 /// When it may not.
 pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<(), Refusal> {
     let row = owned(rows, run, worker, epoch)?;
-    if row.cancel != CancelMark::None && !mutant::on(Mutant::StepsAfterCancel) {
+    let undoing = row.undo == UndoMark::Underway;
+    if row.cancel != CancelMark::None && !undoing && !mutant::on(Mutant::StepsAfterCancel) {
         return Err(Refusal::CancelRequested { run });
     }
     Ok(())
@@ -44,6 +45,8 @@ pub(super) fn round(round: &Round, rows: &Rows) -> Result<Option<StateRow>, Refu
     let silent = round.count == 0 || round.cancel_seen || matches!(round.then, Then::End(..));
     let silent = silent || mutant::on(Mutant::BegunAfterCancel);
     let refused = match row.cancel {
+        // What a run did is undone also after it was asked to end.
+        _ if row.undo == UndoMark::Underway => false,
         CancelMark::None => false,
         CancelMark::Requested => !silent || round.is_forward(),
         CancelMark::Seen => round.is_forward(),
@@ -97,6 +100,20 @@ fn consistent(round: &Round, rows: &Rows, row: &RunRow) -> Result<(), &'static s
                     call,
                 };
                 ensure(start.parent == Some(this), "its child has another parent")?;
+            }
+            Caused::Children(call, starts) => {
+                let (run, execution, call) = (row.id, row.execution, *call);
+                let this = Some(Parent {
+                    run,
+                    execution,
+                    call,
+                });
+                let own = starts.iter().all(|start| start.parent == this);
+                ensure(own, "a child of its has another parent")?;
+            }
+            Caused::Publish(_, publish) => {
+                let own = rows.lane(row.lane).namespace == publish.namespace;
+                ensure(own, "it publishes in another namespace")?;
             }
             Caused::Spawn(_, start) => {
                 ensure(start.parent.is_none(), "what it spawned has a parent")?;

@@ -1,11 +1,15 @@
 //! The end of a run: terminal is terminal, and whoever waits for it is told in the same commit.
 
+use super::scopes::lower;
 use super::signals::let_go;
-use super::wakes::tell;
+use super::wakes::{own_mail, tell};
 use crate::mutant::{self, Mutant};
-use crate::{Claimant, Hint, Outcome, Parent, Rows, RunId, RunState, Timestamp, WaitId};
+use crate::{
+    Claimant, Hint, LatchId, Outcome, Parent, Rows, RunId, RunState, Timestamp, Told, UndoMark,
+    WaitId,
+};
 
-/// Ends the run. Messages it did not read stay with it, to be seen.
+/// Ends the run. Signals it did not read stay with it, to be seen; answers to its own calls go.
 pub(super) fn end(
     rows: &mut Rows,
     id: RunId,
@@ -21,7 +25,17 @@ pub(super) fn end(
     if !mutant::on(Mutant::EndKeepsWaits) {
         close_waits(rows, id, claimant, now);
     }
+    let (first, last) = own_mail(id);
+    let unread: Vec<_> = rows
+        .mail
+        .range(first, last)
+        .map(|(id, _)| id.clone())
+        .collect();
+    for mail in &unread {
+        rows.mail.remove(mail);
+    }
     let row = rows.run_mut(id).expect("a run that ends exists");
+    row.mail -= u32::try_from(unread.len()).expect("a mailbox is small");
     assert!(!row.state.has_ended(), "run {id} ended twice");
     row.owner = None;
     row.lease_until = None;
@@ -32,9 +46,14 @@ pub(super) fn end(
     row.timer_at = None;
     row.matched = 0;
     row.watchers = 0;
+    row.undo = match state {
+        RunState::RollbackFailed => UndoMark::Possible,
+        RunState::RolledBack | RunState::Cancelled => UndoMark::Nothing,
+        _ => row.undo,
+    };
     row.settle(now);
-    let parent = row.parent;
-    announce(rows, (id, parent), outcome, Some(claimant), now);
+    let parent = row.parent.map(|parent| (parent, row.told));
+    announce(rows, (id, parent), (state, outcome), Some(claimant), now);
     let outcome = Some(outcome.clone());
     rows.hints.push(Hint::AtRest(id, state, outcome));
 }
@@ -42,14 +61,24 @@ pub(super) fn end(
 /// Tells whoever waits for the run: its parent, and those who watch it.
 pub(super) fn announce(
     rows: &mut Rows,
-    (id, parent): (RunId, Option<Parent>),
-    outcome: &Outcome,
+    (id, parent): (RunId, Option<(Parent, Told)>),
+    (state, outcome): (RunState, &Outcome),
     claimant: Option<Claimant>,
     now: Timestamp,
 ) {
-    if let Some(parent) = parent {
-        let to = (parent.run, parent.execution, parent.call);
-        tell(rows, to, outcome, claimant, now);
+    match parent {
+        Some((parent, Told::Message)) => {
+            let to = (parent.run, parent.execution, parent.call);
+            tell(rows, to, outcome, claimant, now);
+        }
+        Some((parent, told)) => {
+            let undone = state == RunState::RolledBack && is_rollback(told, parent);
+            let failed = u32::from(state != RunState::Completed && !undone);
+            if let Some(latch) = latch_of(parent.run, told) {
+                lower(rows, latch, failed, claimant, now);
+            }
+        }
+        None => {}
     }
     let watches: Vec<_> = rows.watchers_of(id).collect();
     for watch in watches {
@@ -57,6 +86,30 @@ pub(super) fn announce(
         let (_, watcher, execution, call) = watch;
         tell(rows, (watcher, execution, call), outcome, claimant, now);
     }
+}
+
+/// The latch that a run lowers when it ends.
+pub(crate) fn latch_of(run: RunId, told: Told) -> Option<LatchId> {
+    let Told::Latch {
+        execution,
+        call,
+        part,
+    } = told
+    else {
+        return None;
+    };
+    Some(LatchId {
+        run,
+        execution,
+        call,
+        part,
+    })
+}
+
+/// Is it another call than the one that set the run off that waits: one that rolls it back?
+fn is_rollback(told: Told, parent: Parent) -> bool {
+    let its = (parent.execution, parent.call);
+    matches!(told, Told::Latch { execution, call, .. } if (execution, call) != its)
 }
 
 /// Ends all waits of a run without consuming.

@@ -8,12 +8,16 @@ mod ends;
 mod leases;
 mod operators;
 mod rounds;
+mod scopes;
 mod signals;
 mod starts;
 mod states;
+mod undos;
 mod wakes;
 
 pub use checks::may_step;
+pub(crate) use ends::latch_of;
+pub use undos::undone;
 
 use crate::message::KeyId;
 use crate::{GateId, KeyKind, Name, Op, Refusal, Reply, Rows, RunId, Signal, Target, Timestamp};
@@ -48,6 +52,10 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Renew(renew) => Ok(Reply::Renewed(leases::renew(renew, rows, now))),
         Op::Release(release) => Ok(Reply::Released(leases::release(release, rows, now))),
         Op::Register(register) => Ok(leases::register(register, rows, now)),
+        Op::Publish(publish) => scopes::publish(publish, None, rows, now).map(Reply::Published),
+        Op::Subscribe(subscribe) => scopes::subscribe(subscribe, rows, now).map(Reply::Subscribed),
+        Op::Undo(undo) => undos::undo(undo, rows, now).map(Reply::Undone),
+        Op::Accept(accept) => undos::accept(accept, rows, now),
         Op::Resume(resume) => operators::resume(resume, rows, now),
         Op::Delete(delete) => operators::delete(delete, rows, now),
     }

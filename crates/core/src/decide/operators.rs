@@ -2,11 +2,11 @@
 
 use super::leases::unpark;
 use super::wakes::wake;
-use super::{ends, require_run, states, target_run};
+use super::{ends, require_run, states, target_run, undos};
 use crate::mutant::{self, Mutant};
 use crate::{
     Cancel, CancelMark, Cancelled, Claimant, Delete, Failure, Hint, Outcome, Patch, Patched,
-    Refusal, Reply, Resume, Rows, RunId, RunState, StateChange, Timestamp, limits,
+    Refusal, Reply, Resume, Rows, RunId, RunState, StateChange, Timestamp, UndoMark, limits,
 };
 
 /// Marks a run; it ends at its next boundary.
@@ -14,7 +14,11 @@ pub(super) fn cancel(cancel: &Cancel, rows: &mut Rows, now: Timestamp) -> Cancel
     let Some(id) = target_run(rows, &cancel.namespace, &cancel.target) else {
         return Cancelled::TargetUnknown;
     };
-    let state = rows.run(id).expect("found").state;
+    let row = rows.run(id).expect("found");
+    let state = row.state;
+    if row.undo == UndoMark::Underway {
+        return Cancelled::RollingBack;
+    }
     if state.has_ended() {
         if mutant::on(Mutant::EndOverwritten) {
             rows.run_mut(id).expect("found").state = RunState::Cancelled;
@@ -31,7 +35,8 @@ pub(super) fn cancel(cancel: &Cancel, rows: &mut Rows, now: Timestamp) -> Cancel
 /// Marks one run, and wakes it: its next round marks what is below it.
 pub(super) fn mark(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: Timestamp) {
     let Some(row) = rows.run(id) else { return };
-    if row.cancel != CancelMark::None || row.state.has_ended() {
+    let undoing = row.undo == UndoMark::Underway;
+    if row.cancel != CancelMark::None || row.state.has_ended() || undoing {
         return;
     }
     let row = rows.run_mut(id).expect("found");
@@ -76,6 +81,12 @@ pub(super) fn patch(patch: &Patch, rows: &mut Rows, now: Timestamp) -> Result<Pa
 pub(super) fn resume(resume: &Resume, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
     let run = require_run(rows, &resume.namespace, &resume.target)?;
     let state = rows.run(run).expect("found").state;
+    if state == RunState::RollbackFailed {
+        return Ok(undos::retry(resume, run, rows, now));
+    }
+    if resume.skip {
+        return Err(Refusal::RollbackDidNotFail { run, state });
+    }
     if state != RunState::Parked {
         return Err(Refusal::NotParked { run, state });
     }
@@ -104,12 +115,16 @@ pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result
     for id in tree {
         ends::close_waits(rows, *id, nobody, now);
         let row = rows.run(*id).expect("found");
-        let (state, parent) = (row.state, row.parent.filter(|_| *id == run));
+        let state = row.state;
+        let parent = row
+            .parent
+            .filter(|_| *id == run)
+            .map(|parent| (parent, row.told));
         rows.delete_run(*id);
         if !state.has_ended() {
             let failure = Failure::business(format!("run {id} was deleted")).with_code("deleted");
             let outcome = Outcome::Failure(Box::new(failure));
-            ends::announce(rows, (*id, parent), &outcome, None, now);
+            ends::announce(rows, (*id, parent), (state, &outcome), None, now);
         }
         rows.hints.push(Hint::AtRest(*id, state, None));
     }

@@ -1,12 +1,12 @@
 //! Committing a round: fenced first, everything else after.
 
 use super::wakes::{inbox, own_mail};
-use super::{checks, ends, operators, require_run, signals, starts};
+use super::{checks, ends, operators, require_run, scopes, signals, starts};
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Caused, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId, Name,
-    Outcome, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, Target, Then, Timestamp,
-    WaitId, WaitRow,
+    Outcome, Parent, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, Target, Then,
+    Timestamp, UndoMark, WaitId, WaitRow,
 };
 
 /// Commits a round, or refuses it whole.
@@ -22,6 +22,7 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     for caused in &round.caused {
         cause(round, caused, rows, now);
     }
+    scopes::settle_empty(round, rows, now);
     if let Some(state) = state.filter(|_| !mutant::on(Mutant::StateLost)) {
         rows.states.put(round.run, state);
     }
@@ -43,6 +44,7 @@ fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
     if round.cancel_seen {
         row.cancel = CancelMark::Seen;
     }
+    row.undo = round.undo.unwrap_or(row.undo);
     if round.count == 0 {
         return;
     }
@@ -167,8 +169,29 @@ fn next_place(rows: &mut Rows, namespace: &Name, name: &Name) -> u64 {
 /// One thing that the round set off. If it is refused, its call fails; the round stands. What
 /// became of it is a message to the call, so that a crash before the next round loses nothing.
 fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
+    let at = |rows: &Rows, call: u32| Parent {
+        run: round.run,
+        execution: rows.run(round.run).expect("checked").execution,
+        call,
+    };
     let (call, answer) = match caused {
         Caused::Child(call, start) => (*call, starts::child(start, rows, now).map(|()| None)),
+        Caused::Children(call, starts) => {
+            let by = at(rows, *call);
+            (
+                *call,
+                scopes::open(starts, Some(by), rows, now).map(|()| None),
+            )
+        }
+        Caused::Publish(call, publish) => {
+            let by = at(rows, *call);
+            let published = scopes::publish(publish, Some(by), rows, now);
+            (*call, published.map(|_| None))
+        }
+        Caused::RollBack(call, scope) => {
+            let at = at(rows, *call);
+            return scopes::roll_back(rows, at, *scope, now);
+        }
         Caused::Spawn(call, start) => (
             *call,
             starts::start(start, rows, now).map(|started| Payload::encode(&started.run).ok()),
@@ -185,11 +208,23 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
             *call,
             watch(round, *call, (namespace, target), rows, now).map(|()| None),
         ),
-        Caused::Cancel(run) => {
-            operators::mark(rows, *run, Some(round.claimant()), now);
+        Caused::Cancel(scope) => {
+            for run in scopes::runs_of(rows, round.run, *scope) {
+                operators::mark(rows, run, Some(round.claimant()), now);
+            }
             return;
         }
     };
+    let sets_off = matches!(
+        caused,
+        Caused::Child(..) | Caused::Children(..) | Caused::Publish(..)
+    );
+    if sets_off && answer.is_ok() {
+        let row = rows.run_mut(round.run).expect("checked");
+        if row.undo == UndoMark::Nothing {
+            row.undo = UndoMark::Possible;
+        }
+    }
     let outcome = match answer {
         Ok(None) => return,
         Ok(Some(value)) => Outcome::Value(value),

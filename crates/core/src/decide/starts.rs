@@ -8,7 +8,7 @@ use crate::message::digest;
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Entry, Hint, JournalRow, KeyRow, Lane, LaneId, Name, Refusal, Rows, RunId, RunRow,
-    RunState, Signal, Start, Started, Target, Timestamp, encode_entries, limits,
+    RunState, Signal, Start, Started, Target, Timestamp, Told, UndoMark, encode_entries, limits,
 };
 
 /// Starts a run, or finds the one that has the key or the id.
@@ -136,18 +136,21 @@ fn join(journal: &mut Vec<JournalRow>, at: usize) {
     start.count += round.count;
 }
 
-fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Result<(), Refusal> {
-    let (root, depth) = match start.parent {
-        None => (start.run, 0),
-        Some(parent) => {
-            let row = rows
-                .run(parent.run)
-                .ok_or(Refusal::UnknownRun { run: parent.run })?;
-            let depth = row.depth + 1;
-            Refusal::over("a tree's depth", limits::DEPTH as usize, depth as usize)?;
-            (row.root, depth)
-        }
+/// The root of its tree, and how far below that it is.
+fn place(start: &Start, rows: &Rows) -> Result<(RunId, u16), Refusal> {
+    let Some(parent) = start.parent else {
+        return Ok((start.run, 0));
     };
+    let row = rows
+        .run(parent.run)
+        .ok_or(Refusal::UnknownRun { run: parent.run })?;
+    let depth = row.depth + 1;
+    Refusal::over("a tree's depth", limits::DEPTH as usize, depth as usize)?;
+    Ok((row.root, depth))
+}
+
+fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Result<(), Refusal> {
+    let (root, depth) = place(start, rows)?;
     let version = start
         .version
         .unwrap_or_else(|| latest(rows, &start.namespace, &start.workflow));
@@ -221,6 +224,10 @@ fn fresh(start: &Start, lane: LaneId, now: Timestamp) -> RunRow {
         parent: None,
         root: start.run,
         depth: 0,
+        told: Told::Message,
+        number: None,
+        publication: None,
+        undo: UndoMark::Nothing,
         key: start.key.clone(),
         created_at: now,
         changed_at: now,
@@ -235,8 +242,10 @@ pub(super) fn latest(rows: &Rows, namespace: &Name, workflow: &Name) -> u32 {
     same.map(|lane| lane.version).max().unwrap_or(1)
 }
 
-/// Starts a child. It must be new: its parent will wait for it.
-pub(super) fn child(child: &Start, rows: &mut Rows, now: Timestamp) -> Result<(), Refusal> {
+/// May this child be started? It must be new: its parent will wait for it.
+pub(super) fn may_start(child: &Start, rows: &Rows) -> Result<(), Refusal> {
+    check(child)?;
+    place(child, rows)?;
     let digest = digest(&[child.workflow.as_str(), child.input.as_str()]);
     if existing(child, rows, digest)?.is_some() {
         return Err(child
@@ -244,5 +253,11 @@ pub(super) fn child(child: &Start, rows: &mut Rows, now: Timestamp) -> Result<()
             .clone()
             .map_or_else(|| id_in_use(child.run), |key| Refusal::Conflict { key }));
     }
+    Ok(())
+}
+
+/// Starts a child.
+pub(super) fn child(child: &Start, rows: &mut Rows, now: Timestamp) -> Result<(), Refusal> {
+    may_start(child, rows)?;
     start(child, rows, now).map(|_| ())
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 pub use draw::Draw;
 
 use crate::{
-    Cancel, Claim, Claimant, Delete, Lane, LaneId, Name, Offer, Op, Patch, Payload, Policy,
-    Register, Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState, Signal, Start, Target,
-    Timestamp, WorkerId,
+    Accept, Cancel, Claim, Claimant, Delete, Lane, LaneId, Name, Offer, Op, Patch, Payload, Policy,
+    PublicationId, Publish, Register, Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState,
+    Signal, Start, Subscribe, Target, Timestamp, Undo, WorkerId,
 };
 
 /// One move.
@@ -38,7 +38,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
     if rows.workers.iter().count() < 3 {
         return Move::Op(Box::new(maker.register(&mut draw)));
     }
-    let op = match draw.below(100) {
+    let op = match draw.below(110) {
         0..10 => return Move::Pass(draw.span()),
         10 => maker.register(&mut draw),
         11..24 => {
@@ -54,6 +54,11 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
         91..94 => maker.renew(&mut draw),
         94..97 => maker.release(&mut draw),
         97 => maker.resume(&mut draw),
+        100 | 101 => Maker::subscribe(&mut draw),
+        102..105 => Op::Publish(maker.publish(&mut draw)),
+        105..108 => maker.undo(&mut draw),
+        108 => maker.accept(&mut draw),
+        109 => maker.resume(&mut draw),
         _ => maker.delete(&mut draw),
     };
     Move::Op(Box::new(op))
@@ -308,15 +313,56 @@ impl Maker<'_> {
     }
 
     fn resume(&self, draw: &mut Draw) -> Op {
+        let stuck = [RunState::Parked, RunState::RollbackFailed];
         let parked = self
             .runs()
             .into_iter()
-            .find(|run| run.state == RunState::Parked);
+            .find(|run| stuck.contains(&run.state));
         let (namespace, target) = match parked {
             Some(run) => (self.namespace_of(run.id, draw), Target::Run(run.id)),
             None => self.target(draw),
         };
-        Op::Resume(Resume { namespace, target })
+        let skip = draw.one_in(3);
+        Op::Resume(Resume {
+            namespace,
+            target,
+            skip,
+        })
+    }
+
+    fn publish(&self, draw: &mut Draw) -> Publish {
+        let publications = self.rows.publications.iter();
+        let known = publications.count() as u128;
+        let again = draw.one_in(10) && known > 0;
+        let id = match again {
+            true => *self.rows.publications.iter().next().expect("some").0,
+            false => PublicationId(uuid::Uuid::from_u128(known << 64 | u128::from(draw.next()))),
+        };
+        Publish {
+            namespace: NAMESPACES[usize::from(draw.one_in(8))].clone(),
+            id,
+            topic: draw.pick(&PLAIN).clone(),
+            payload: payload(draw.below(2)),
+        }
+    }
+
+    fn subscribe(draw: &mut Draw) -> Op {
+        Op::Subscribe(Subscribe {
+            namespace: NAMESPACES[usize::from(draw.one_in(8))].clone(),
+            topic: draw.pick(&PLAIN).clone(),
+            workflow: draw.pick(&WORKFLOWS).clone(),
+            on: !draw.one_in(4),
+        })
+    }
+
+    fn undo(&self, draw: &mut Draw) -> Op {
+        let (namespace, target) = self.target(draw);
+        Op::Undo(Undo { namespace, target })
+    }
+
+    fn accept(&self, draw: &mut Draw) -> Op {
+        let (namespace, target) = self.target(draw);
+        Op::Accept(Accept { namespace, target })
     }
 
     fn delete(&self, draw: &mut Draw) -> Op {

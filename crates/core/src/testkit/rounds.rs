@@ -4,7 +4,8 @@ use super::{Maker, OFFERED, PLAIN, payload};
 use crate::testkit::Draw;
 use crate::{
     Call, CancelMark, Caused, Consumed, Entry, Failure, GateId, Name, OpenWait, Outcome, Parent,
-    Payload, Round, RunRow, RunState, Start, StateChange, Then, encode_entries,
+    Payload, Publish, Round, RunRow, RunState, Scope, Start, StateChange, Then, UndoMark,
+    encode_entries,
 };
 
 impl Maker<'_> {
@@ -26,7 +27,8 @@ impl Maker<'_> {
                 .filter(|run| run.parent.is_some_and(|p| p.run == row.id));
             let mut below: Vec<_> = below.map(|run| run.id).collect();
             below.sort();
-            round.caused.extend(below.into_iter().map(Caused::Cancel));
+            let below = below.into_iter().map(Scope::Child);
+            round.caused.extend(below.map(Caused::Cancel));
         }
         if draw.one_in(30) {
             round.consumed.push(Consumed::Mail(draw.below(5)));
@@ -82,21 +84,10 @@ impl Maker<'_> {
     /// Sets things off.
     fn go_on(&self, round: &mut Round, row: &RunRow, draw: &mut Draw) {
         let first = u32::try_from(row.epoch).unwrap_or(0) * 100 + 50;
-        let (run, execution) = (row.id, row.execution);
         for call in first..first + draw.below(4) as u32 {
-            let caused = match draw.below(9) {
+            let caused = match draw.below(13) {
                 0 | 1 => {
-                    let parent = Some(Parent {
-                        run,
-                        execution,
-                        call,
-                    });
-                    let namespace = self.rows.lane(row.lane).namespace.clone();
-                    let start = Start {
-                        parent,
-                        namespace,
-                        ..self.start(draw)
-                    };
+                    let start = self.below(row, call, draw);
                     Caused::Child(call, Box::new(self.dressed_child(start, draw)))
                 }
                 2 => Caused::Spawn(call, Box::new(self.start(draw))),
@@ -104,7 +95,24 @@ impl Maker<'_> {
                     let (namespace, target) = self.target(draw);
                     Caused::Watch(call, namespace, target)
                 }
-                5 => Caused::Cancel(self.some_run(draw)),
+                5 => Caused::Cancel(self.scope(row, draw)),
+                6 => Caused::RollBack(call, self.scope(row, draw)),
+                7 | 8 => {
+                    let namespace = self.rows.lane(row.lane).namespace.clone();
+                    let publish = Publish {
+                        namespace,
+                        ..self.publish(draw)
+                    };
+                    Caused::Publish(call, Box::new(publish))
+                }
+                9 => {
+                    let starts = (0..draw.below(4)).map(|at| {
+                        let mut start = self.below(row, call, draw);
+                        start.run.0 = uuid::Uuid::from_u128(start.run.0.as_u128() + u128::from(at));
+                        start
+                    });
+                    Caused::Children(call, starts.collect())
+                }
                 _ => self.message(call, draw),
             };
             round.caused.push(caused);
@@ -114,6 +122,39 @@ impl Maker<'_> {
         }
         if draw.one_in(12) {
             round.state.push(StateChange::Set(payload(draw.below(9))));
+        }
+    }
+
+    /// A plain child of the run.
+    fn below(&self, row: &RunRow, call: u32, draw: &mut Draw) -> Start {
+        let parent = Some(Parent {
+            run: row.id,
+            execution: row.execution,
+            call,
+        });
+        let namespace = self.rows.lane(row.lane).namespace.clone();
+        Start {
+            parent,
+            namespace,
+            ..self.start(draw)
+        }
+    }
+
+    /// What some call set off, mostly one of this run.
+    fn scope(&self, row: &RunRow, draw: &mut Draw) -> Scope {
+        let below = self.runs().into_iter();
+        let below = below.filter(|run| run.parent.is_some_and(|parent| parent.run == row.id));
+        let below: Vec<&RunRow> = below.collect();
+        let Some(child) = draw.one_of(&below).filter(|_| !draw.one_in(10)) else {
+            return Scope::Child(self.some_run(draw));
+        };
+        let parent = child.parent.expect("just seen");
+        match child.number {
+            None => Scope::Child(child.id),
+            Some(_) => Scope::Call {
+                execution: parent.execution,
+                call: parent.call,
+            },
         }
     }
 
@@ -172,7 +213,14 @@ fn record(round: &mut Round, draw: &mut Draw) {
 
 fn leave(round: &mut Round, row: &RunRow, draw: &mut Draw) {
     let failure = || Failure::business("no").with_code("no");
+    if draw.one_in(8) {
+        round.undo = Some(*draw.pick(&[UndoMark::Possible, UndoMark::Underway]));
+    }
     round.then = match draw.below(24) {
+        19 | 20 if row.undo == UndoMark::Underway => {
+            let state = *draw.pick(&[RunState::RolledBack, RunState::RollbackFailed]);
+            Then::End(state, Outcome::Failure(Box::new(failure())))
+        }
         0..10 => Then::Continue,
         10..19 => Then::Suspend,
         19 if row.cancel != CancelMark::None => {

@@ -145,7 +145,7 @@ fn did(call: u32) -> Entry {
     let name = Name::constant("s");
     Entry::Did {
         call,
-        what: Call::Step { name },
+        what: Call::Step { name, undo: None },
         outcome: Outcome::Value(Payload::null()),
     }
 }

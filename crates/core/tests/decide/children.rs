@@ -1,8 +1,8 @@
 //! Children, spawned runs, and watched runs.
 
 use roundel_core::{
-    Caused, Delivery, Failure, Name, Outcome, Round, RunId, RunState, Source, Start, Target, Then,
-    limits,
+    Caused, Delivery, Failure, Name, Outcome, Round, RunId, RunState, Scope, Source, Start, Target,
+    Then, limits,
 };
 
 use crate::world::{
@@ -263,7 +263,7 @@ fn a_round_asks_a_child_to_end() {
     world.claim(A, 9);
     let mut round = recording(world.round(parent), &[roundel_core::Entry::CancelSeen]);
     round.cancel_seen = true;
-    round.caused.push(Caused::Cancel(child));
+    round.caused.push(Caused::Cancel(Scope::Child(child)));
     world.commit(suspending(round));
     assert_eq!(world.run(child).cancel, roundel_core::CancelMark::Requested);
 }

@@ -2,8 +2,8 @@
 //! changes nothing.
 
 use roundel_core::{
-    Caused, Name, Op, Outcome, Payload, Refusal, Round, RunState, Signal, Start, StateChange, Then,
-    limits,
+    Caused, Name, Op, Outcome, Payload, Refusal, Round, RunState, Scope, Signal, Start,
+    StateChange, Then, limits,
 };
 
 use crate::world::{A, World, offering, same, signal, suspending};
@@ -108,7 +108,7 @@ fn ro_41_what_a_round_sets_off_and_weighs() {
     let run = world.owned(A);
     let fan = |world: &World, count| {
         let mut round = world.round(run);
-        round.caused = vec![Caused::Cancel(run); count];
+        round.caused = vec![Caused::Cancel(Scope::Child(run)); count];
         Op::Commit(round)
     };
     let (fits, over) = (

@@ -100,6 +100,27 @@ impl Loader<'_> {
                 .rows
                 .states
                 .load(run, self.all.states.get(&run).cloned()),
+            Need::Subscribers(namespace, topic) => {
+                let same = self.all.subscriptions.iter();
+                let same =
+                    same.filter(|(id, _)| (&id.namespace, &id.topic) == (&namespace, &topic));
+                for (id, row) in same {
+                    self.rows.subscriptions.load(id.clone(), Some(row.clone()));
+                }
+            }
+            Need::Publication(id) => {
+                let row = self.all.publications.get(&id).cloned();
+                self.rows.publications.load(id, row);
+            }
+            Need::Latch(id) => self
+                .rows
+                .latches
+                .load(id, self.all.latches.get(&id).copied()),
+            Need::Scope(run, execution, call) => {
+                let found = world.scope(run, execution, call);
+                found.iter().for_each(|run| self.run(*run));
+                self.rows.scopes.insert((run, execution, call), found);
+            }
         }
     }
 

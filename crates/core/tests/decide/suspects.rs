@@ -160,6 +160,7 @@ fn ro_13_a_parked_run_goes_on_when_an_operator_says_so() {
     let resume = Op::Resume(Resume {
         namespace: NS,
         target: Target::Run(run),
+        skip: false,
     });
     let state = RunState::Running;
     assert_eq!(world.op(&resume), Err(Refusal::NotParked { run, state }));

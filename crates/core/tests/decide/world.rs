@@ -5,10 +5,11 @@ use std::time::Duration;
 use roundel_core::check::{self, OfferRecord, RunRecord};
 use roundel_core::{
     Call, Claim, Claimant, Claimed, Committed, Consumed, Entry, GateId, JournalRow, KeyId, KeyRow,
-    Lane, LaneId, MailId, MailRow, Name, Need, Offer, OfferId, OfferRow, Op, OpenWait, Outcome,
-    Parent, Payload, Policy, Refusal, Register, Release, Renew, Reply, Round, Rows, RunId, RunRow,
-    RunState, Sent, Signal, Stage, Start, Started, StateRow, Target, Then, Timestamp, WaitId,
-    WaitRow, WorkerId, WorkerRow, decide, encode_entries, needs,
+    Lane, LaneId, LatchId, LatchRow, MailId, MailRow, Name, Need, Offer, OfferId, OfferRow, Op,
+    OpenWait, Outcome, Parent, Payload, Policy, PublicationId, PublicationRow, Refusal, Register,
+    Release, Renew, Reply, Round, Rows, RunId, RunRow, RunState, Sent, Signal, Stage, Start,
+    Started, StateRow, SubscriptionId, SubscriptionRow, Target, Then, Timestamp, WaitId, WaitRow,
+    WorkerId, WorkerRow, decide, encode_entries, needs,
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -30,6 +31,9 @@ pub(crate) struct Dump {
     watches: Vec<(RunId, RunId, u32, u32)>,
     states: Vec<(RunId, StateRow)>,
     workers: Vec<WorkerRow>,
+    subscriptions: Vec<(SubscriptionId, SubscriptionRow)>,
+    publications: Vec<(PublicationId, PublicationRow)>,
+    latches: Vec<(LatchId, LatchRow)>,
 }
 
 /// All rows and the time.
@@ -91,6 +95,10 @@ impl World {
                         (self.rows.found, self.rows.found_next) = self.due(&lanes, limit);
                     }
                     Need::Subtree(run, limit) => self.rows.found = self.subtree(run, limit),
+                    Need::Scope(run, execution, call) => {
+                        let found = self.scope(run, execution, call);
+                        self.rows.scopes.insert((run, execution, call), found);
+                    }
                     _ => {}
                 }
             }
@@ -131,6 +139,18 @@ impl World {
         let next = next.filter(|at| *at > now).min();
         let found = found.map(|run| run.id).collect();
         (found, next)
+    }
+
+    pub(crate) fn scope(&self, run: RunId, execution: u32, call: u32) -> Vec<RunId> {
+        let parent = Parent {
+            run,
+            execution,
+            call,
+        };
+        let runs = self.rows.runs().filter(|row| row.parent == Some(parent));
+        let mut runs: Vec<_> = runs.filter_map(|row| Some((row.number?, row.id))).collect();
+        runs.sort_unstable();
+        runs.into_iter().map(|(_, run)| run).collect()
     }
 
     pub(crate) fn subtree(&self, run: RunId, limit: usize) -> Vec<RunId> {
@@ -178,6 +198,9 @@ impl World {
             keys: all(&self.rows.keys),
             watches: self.rows.watches.iter().map(|(watch, ())| *watch).collect(),
             states: all(&self.rows.states),
+            subscriptions: all(&self.rows.subscriptions),
+            publications: all(&self.rows.publications),
+            latches: all(&self.rows.latches),
             workers: self
                 .rows
                 .workers
@@ -517,7 +540,10 @@ pub(crate) fn recording(mut round: Round, entries: &[Entry]) -> Round {
 /// The round, with something in it.
 pub(crate) fn working(round: Round) -> Round {
     let (call, name) = (1, Name::constant("s"));
-    let (what, outcome) = (Call::Step { name }, Outcome::Value(Payload::null()));
+    let (what, outcome) = (
+        Call::Step { name, undo: None },
+        Outcome::Value(Payload::null()),
+    );
     recording(
         round,
         &[Entry::Did {

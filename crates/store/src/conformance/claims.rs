@@ -160,6 +160,7 @@ pub fn ro_13_a_run_that_keeps_killing_its_worker_is_parked(make: &Make) {
     let resume = Resume {
         namespace: NS,
         target: Target::Run(killer),
+        skip: false,
     };
     assert_eq!(desk.must(Op::Resume(resume.clone())), Reply::Resumed);
     assert_eq!(desk.state(killer), RunState::Ready);

@@ -204,6 +204,7 @@ pub fn ro_20_entries_come_back_to_the_byte(make: &Make) {
     for (call, text) in (1..).zip(texts) {
         let what = Call::Effect {
             name: Name::constant("e"),
+            undo: None,
         };
         let outcome = Outcome::Value(Payload::parse(text).expect("JSON"));
         desk.commit(recording(

@@ -165,6 +165,7 @@ pub(super) fn working(round: Round) -> Round {
         1,
         Call::Step {
             name: Name::constant("s"),
+            undo: None,
         },
     );
     let outcome = Outcome::Value(Payload::null());

@@ -11,6 +11,9 @@ use crate::turns::Turns;
 /// The place of a run among those of its lane: suspects after all others.
 type Ready = (bool, i32, Timestamp, RunId);
 
+/// Parent, execution, call, number.
+type InScope = (RunId, u32, u32, u32, RunId);
+
 /// The indexes over all runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
@@ -18,6 +21,7 @@ pub(super) struct Index {
     ready: Vec<BTreeSet<Ready>>,
     leases: BTreeSet<(Timestamp, RunId)>,
     children: BTreeSet<(RunId, RunId)>,
+    scopes: BTreeSet<InScope>,
     known: BTreeMap<RunId, Known>,
     turns: Turns,
 }
@@ -29,6 +33,7 @@ struct Known {
     ready: Option<Ready>,
     lease: Option<Timestamp>,
     parent: Option<RunId>,
+    scope: Option<InScope>,
 }
 
 impl Known {
@@ -41,6 +46,9 @@ impl Known {
             ready,
             lease: row.lease_until,
             parent: row.parent.map(|parent| parent.run),
+            scope: row.parent.zip(row.number).map(|(parent, number)| {
+                (parent.run, parent.execution, parent.call, number, row.id)
+            }),
         }
     }
 }
@@ -83,6 +91,7 @@ impl Index {
         }
         self.leases.extend(now.lease.map(|end| (end, run)));
         self.children.extend(now.parent.map(|parent| (parent, run)));
+        self.scopes.extend(now.scope);
     }
 
     fn unlist(&mut self, run: RunId, before: Known) {
@@ -94,6 +103,9 @@ impl Index {
         }
         if let Some(parent) = before.parent {
             self.children.remove(&(parent, run));
+        }
+        if let Some(scope) = before.scope {
+            self.scopes.remove(&scope);
         }
     }
 
@@ -120,6 +132,17 @@ impl Index {
         below
             .map(|(_, child)| *child)
             .filter(move |child| Some(*child) != after)
+    }
+
+    /// The runs that one call set off together, in order, from a number on.
+    pub(super) fn scope(
+        &self,
+        (run, execution, call): (RunId, u32, u32),
+        from: u32,
+    ) -> impl Iterator<Item = RunId> {
+        let (first, last) = (RunId::from_bytes([0; 16]), RunId::from_bytes([0xFF; 16]));
+        let range = (run, execution, call, from, first)..=(run, execution, call, u32::MAX, last);
+        self.scopes.range(range).map(|(.., run)| *run)
     }
 
     /// The run and all below it, the lowest first, `limit` of them.

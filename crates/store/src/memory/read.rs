@@ -48,6 +48,36 @@ impl State {
                 let below = below.map(|child| tables.rows.run(child).expect("indexed"));
                 Answer::Runs(page(below.map(|row| tables.view(row)), limit))
             }
+            Query::Scope {
+                run,
+                execution,
+                call,
+                from,
+            } => {
+                tables.known(run)?;
+                let runs = tables.index.scope((run, execution, call), from);
+                let rows = runs.map(|run| tables.rows.run(run).expect("indexed"));
+                Answer::Runs(page(rows.map(|row| tables.view(row)), 1_000))
+            }
+            Query::Subscriptions(namespace) => {
+                let all = tables.rows.subscriptions.iter();
+                let its = all.filter(|(id, _)| id.namespace == namespace);
+                Answer::Subscriptions(its.map(|(id, row)| (id.clone(), row.clone())).collect())
+            }
+            Query::Publications {
+                namespace,
+                topic,
+                before,
+                limit,
+            } => {
+                let all = tables.rows.publications.iter().filter(|(id, row)| {
+                    let earlier = before.is_none_or(|before| **id < before);
+                    earlier && row.namespace == namespace && row.topic == topic
+                });
+                let mut found: Vec<_> = all.map(|(id, row)| (*id, row.clone())).collect();
+                found.reverse();
+                Answer::Publications(page(found.into_iter(), limit))
+            }
             Query::Stats(namespace) => Answer::Stats(tables.stats(&namespace)),
             Query::Workers => Answer::Workers(
                 tables
@@ -188,6 +218,9 @@ impl Tables {
             keys: all(&self.rows.keys),
             watches: self.rows.watches.iter().map(|(watch, ())| *watch).collect(),
             states: all(&self.rows.states),
+            subscriptions: all(&self.rows.subscriptions),
+            publications: all(&self.rows.publications),
+            latches: all(&self.rows.latches),
             workers: self
                 .rows
                 .workers

@@ -19,6 +19,7 @@ impl Tables {
         known.extend(rows.waits.iter().map(|(id, _)| id.run));
         known.extend(rows.watches.iter().map(|((watched, ..), ())| *watched));
         known.extend(rows.states.iter().map(|(run, _)| *run));
+        known.extend(rows.latches.iter().map(|(id, _)| id.run));
         known.extend(rows.keys.iter().filter_map(|(_, key)| key.run));
         let known = known
             .into_iter()

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    Hint, JournalRow, Name, Need, Op, Reply, Rows, RunId, Stage, Timestamp, decide, needs,
+    Caused, Hint, JournalRow, Name, Need, Op, Reply, Rows, RunId, Scope, Stage, Timestamp, decide,
+    needs,
 };
 
 use super::faults::{Fate, Faults, Point};
@@ -99,6 +100,14 @@ impl State {
     }
 }
 
+fn is_about_scope(caused: &Caused) -> bool {
+    let scope = match caused {
+        Caused::Cancel(scope) | Caused::RollBack(_, scope) => scope,
+        _ => return false,
+    };
+    matches!(scope, Scope::Call { .. })
+}
+
 impl Tables {
     /// Loads, decides, writes.
     pub(super) fn decide(&mut self, op: &Op, now: Timestamp) -> Result<Reply, Error> {
@@ -124,6 +133,7 @@ impl Tables {
         let stage = match op {
             Op::Claim(_) => Stage::Runs,
             Op::Delete(_) => Stage::Rest,
+            Op::Commit(round) if round.caused.iter().any(is_about_scope) => Stage::Runs,
             _ => return,
         };
         let mut wanted = Vec::new();
@@ -135,6 +145,11 @@ impl Tables {
                     (self.rows.found, self.rows.found_next) = (due.runs, due.next);
                 }
                 Need::Subtree(run, limit) => self.rows.found = self.index.tree(run, limit),
+                Need::Scope(run, execution, call) => {
+                    let scope = (run, execution, call);
+                    let found = self.index.scope(scope, 0).collect();
+                    self.rows.scopes.insert(scope, found);
+                }
                 _ => {}
             }
         }

@@ -2,9 +2,10 @@
 //! that row, never a guess.
 
 use roundel_core::{
-    BadName, CancelMark, GateRow, JournalRow, KeyId, KeyKind, KeyRow, Lane, LaneId, MailId,
-    MailRow, Name, OfferRow, Outcome, Parent, Payload, RunId, RunRow, RunState, StateRow, Taken,
-    Timestamp, WaitId, WaitRow, WorkerId, WorkerRow,
+    BadName, CancelMark, GateRow, JournalRow, KeyId, KeyKind, KeyRow, Lane, LaneId, LatchId,
+    LatchRow, MailId, MailRow, Name, OfferRow, Outcome, Parent, Payload, PublicationId,
+    PublicationRow, RunId, RunRow, RunState, StateRow, SubscriptionId, SubscriptionRow, Taken,
+    Timestamp, Told, UndoMark, WaitId, WaitRow, WorkerId, WorkerRow,
 };
 use rusqlite::types::Type;
 use rusqlite::{Error, Result, Row};
@@ -16,13 +17,13 @@ macro_rules! run_columns {
         "id, lane, state, priority, execution, epoch, owner, lease_until, ready_at, news_at, \
          timer_at, head, mail_last, mail, matched, waits, watchers, suspect, crashes, cancel, \
          holder, parent_run, parent_execution, parent_call, root, depth, key, created_at, \
-         changed_at, outcome"
+         changed_at, outcome, told_part, told_execution, told_call, number, publication, undo"
     };
 }
 pub(super) use run_columns;
 
 /// How many there are.
-pub(super) const RUN_COLUMNS: usize = 30;
+pub(super) const RUN_COLUMNS: usize = 36;
 
 /// A value that cannot be what it should be.
 fn strange<E: std::error::Error + Send + Sync + 'static>(column: usize, error: E) -> Error {
@@ -99,6 +100,43 @@ pub(super) fn cancel_number(mark: CancelMark) -> i64 {
     }
 }
 
+fn undo(row: &Row<'_>, column: usize) -> Result<UndoMark> {
+    let number: u8 = row.get(column)?;
+    let mark = UndoMark::ALL.get(usize::from(number)).copied();
+    mark.ok_or_else(|| unknown(column, &number))
+}
+
+/// How a run's end is told: part, execution, call.
+fn told(row: &Row<'_>, from: usize) -> Result<Told> {
+    let Some(part) = row.get::<_, Option<i64>>(from)? else {
+        return Ok(Told::Message);
+    };
+    if part == NOBODY {
+        return Ok(Told::Nobody);
+    }
+    Ok(Told::Latch {
+        execution: row.get(from + 1)?,
+        call: row.get(from + 2)?,
+        part: u8::try_from(part).map_err(|error| strange(from, error))?,
+    })
+}
+
+/// The part of a latch that stands for no latch.
+const NOBODY: i64 = -1;
+
+/// What is stored for how a run's end is told.
+pub(super) fn told_numbers(told: Told) -> (Option<i64>, Option<u32>, Option<u32>) {
+    match told {
+        Told::Message => (None, None, None),
+        Told::Nobody => (Some(NOBODY), None, None),
+        Told::Latch {
+            execution,
+            call,
+            part,
+        } => (Some(part.into()), Some(execution), Some(call)),
+    }
+}
+
 /// Counters stay far below what the database can hold.
 pub(super) fn number(count: u64) -> i64 {
     i64::try_from(count).expect("a counter below 2^63")
@@ -159,6 +197,12 @@ pub(super) fn run(row: &Row<'_>) -> Result<RunRow> {
         created_at: time(row, 27)?,
         changed_at: time(row, 28)?,
         outcome: json_if_any::<Outcome>(row, 29)?,
+        told: told(row, 30)?,
+        number: row.get(33)?,
+        publication: row
+            .get::<_, Option<[u8; 16]>>(34)?
+            .map(PublicationId::from_bytes),
+        undo: undo(row, 35)?,
     })
 }
 
@@ -264,6 +308,54 @@ pub(super) fn own_state(row: &Row<'_>, from: usize) -> Result<StateRow> {
         version: count(row, from)?,
         value: payload(row, from + 1)?,
     })
+}
+
+/// A subscription: namespace, topic, workflow, since.
+pub(super) fn subscription(row: &Row<'_>) -> Result<(SubscriptionId, SubscriptionRow)> {
+    let id = SubscriptionId {
+        namespace: name(row, 0)?,
+        topic: name(row, 1)?,
+        workflow: name(row, 2)?,
+    };
+    let since = time(row, 3)?;
+    Ok((id, SubscriptionRow { since }))
+}
+
+/// A publication: id, namespace, topic, payload, by_run, by_execution, by_call, at, heard.
+pub(super) fn publication(row: &Row<'_>) -> Result<(PublicationId, PublicationRow)> {
+    let by = match row.get::<_, Option<[u8; 16]>>(4)? {
+        None => None,
+        Some(run) => Some(Parent {
+            run: RunId::from_bytes(run),
+            execution: row.get(5)?,
+            call: row.get(6)?,
+        }),
+    };
+    let publication = PublicationRow {
+        namespace: name(row, 1)?,
+        topic: name(row, 2)?,
+        payload: payload(row, 3)?,
+        by,
+        at: time(row, 7)?,
+        heard: row.get(8)?,
+    };
+    Ok((row.get(0).map(PublicationId::from_bytes)?, publication))
+}
+
+/// A latch: run, execution, call, part, open, total, failed.
+pub(super) fn latch(row: &Row<'_>) -> Result<(LatchId, LatchRow)> {
+    let id = LatchId {
+        run: run_id(row, 0)?,
+        execution: row.get(1)?,
+        call: row.get(2)?,
+        part: row.get(3)?,
+    };
+    let latch = LatchRow {
+        open: row.get(4)?,
+        total: row.get(5)?,
+        failed: row.get(6)?,
+    };
+    Ok((id, latch))
 }
 
 /// A worker: id, name, started_at, seen_at, suspect.

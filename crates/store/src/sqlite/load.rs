@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use roundel_core::{
-    GateId, KeyId, Lane, MailId, Name, Need, OfferId, Rows, RunId, Taken, Timestamp, WaitId,
-    WaitRow, WorkerId,
+    GateId, KeyId, Lane, LatchId, MailId, Name, Need, OfferId, PublicationId, Rows, RunId, Taken,
+    Timestamp, WaitId, WaitRow, WorkerId,
 };
 use rusqlite::{Connection, OptionalExtension, Result, Statement};
 
@@ -38,6 +38,15 @@ const ONE_OFFER: &str = "SELECT place, payload, taken_by, at FROM roundel_offer 
      WHERE namespace = ?1 AND name = ?2 AND place = ?3";
 const WATCHES: &str = "SELECT watched, watcher, execution, call FROM roundel_watch \
      WHERE watched = ?1";
+const SUBSCRIBERS: &str = "SELECT namespace, topic, workflow, since FROM roundel_subscription \
+     WHERE namespace = ?1 AND topic = ?2";
+const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
+     at, heard FROM roundel_publication WHERE id = ?1";
+const LATCH: &str = "SELECT run, execution, call, part, open, total, failed FROM roundel_latch \
+     WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
+const SCOPE: &str = "SELECT id FROM roundel_run INDEXED BY roundel_run_scope \
+     WHERE parent_run = ?1 AND parent_execution = ?2 AND parent_call = ?3 \
+     AND number IS NOT NULL ORDER BY number";
 /// The run's next child.
 const CHILD: &str = "SELECT id FROM roundel_run INDEXED BY roundel_run_parent \
      WHERE parent_run = ?1 AND id > ?2 ORDER BY id LIMIT 1";
@@ -62,6 +71,10 @@ pub(super) struct Loads<'c> {
     one_offer: Statement<'c>,
     watches: Statement<'c>,
     child: Statement<'c>,
+    subscribers: Statement<'c>,
+    publication: Statement<'c>,
+    latch: Statement<'c>,
+    scope: Statement<'c>,
     due: Due<'c>,
     /// Lists that were loaded whole in this transaction; later changes to them are in memory.
     whole: BTreeSet<Need>,
@@ -70,7 +83,13 @@ pub(super) struct Loads<'c> {
 /// Must what was decided be written before this is asked for?
 pub(super) fn is_search(need: &Need) -> bool {
     match need {
-        Need::Key(_) | Need::Gate(_) | Need::Run(_) | Need::Worker(_) | Need::State(_) => false,
+        Need::Key(_)
+        | Need::Gate(_)
+        | Need::Run(_)
+        | Need::Worker(_)
+        | Need::State(_)
+        | Need::Publication(_)
+        | Need::Latch(_) => false,
         Need::Due(..)
         | Need::Subtree(..)
         | Need::Waits(..)
@@ -79,7 +98,9 @@ pub(super) fn is_search(need: &Need) -> bool {
         | Need::Inbox(_)
         | Need::Offers(..)
         | Need::Waiters(..)
-        | Need::Watchers(_) => true,
+        | Need::Watchers(_)
+        | Need::Subscribers(..)
+        | Need::Scope(..) => true,
     }
 }
 
@@ -102,6 +123,10 @@ impl<'c> Loads<'c> {
             one_offer: prepare(ONE_OFFER)?,
             watches: prepare(WATCHES)?,
             child: prepare(CHILD)?,
+            subscribers: prepare(SUBSCRIBERS)?,
+            publication: prepare(PUBLICATION)?,
+            latch: prepare(LATCH)?,
+            scope: prepare(SCOPE)?,
             due: Due::new(connection, now)?,
             whole: BTreeSet::new(),
         })
@@ -115,7 +140,11 @@ impl<'c> Loads<'c> {
             Need::Run(run) => rows.run_is_loaded(*run),
             Need::Worker(worker) => rows.workers.is_loaded(worker),
             Need::State(run) => rows.states.is_loaded(run),
-            Need::Waits(..) | Need::Inbox(_) | Need::Watchers(_) => self.whole.contains(need),
+            Need::Publication(id) => rows.publications.is_loaded(id),
+            Need::Latch(id) => rows.latches.is_loaded(id),
+            Need::Waits(..) | Need::Inbox(_) | Need::Watchers(_) | Need::Subscribers(..) => {
+                self.whole.contains(need)
+            }
             _ => false,
         }
     }
@@ -166,8 +195,16 @@ impl<'c> Loads<'c> {
             Need::Offers(gate, limit) => self.offers(gate, *limit, rows)?,
             Need::Waiters(gate, limit) => self.waiters(gate, *limit, rows)?,
             Need::Watchers(run) => self.watchers(*run, rows)?,
+            Need::Subscribers(namespace, topic) => self.subscribers(namespace, topic, rows)?,
+            Need::Publication(id) => self.publication(*id, rows)?,
+            Need::Latch(id) => self.latch(*id, rows)?,
+            Need::Scope(run, execution, call) => self.scope((*run, *execution, *call), rows)?,
         }
-        if matches!(need, Need::Waits(..) | Need::Inbox(_) | Need::Watchers(_)) {
+        let whole = matches!(
+            need,
+            Need::Waits(..) | Need::Inbox(_) | Need::Watchers(_) | Need::Subscribers(..)
+        );
+        if whole {
             self.whole.insert(need);
         }
         Ok(())
@@ -397,6 +434,45 @@ impl<'c> Loads<'c> {
             self.run_to_wake(watch.1, rows)?;
             rows.watches.load(watch, Some(()));
         }
+        Ok(())
+    }
+
+    fn subscribers(&mut self, namespace: &Name, topic: &Name, rows: &mut Rows) -> Result<()> {
+        let values = (namespace.as_str(), topic.as_str());
+        let found = self.subscribers.query_map(values, columns::subscription)?;
+        for subscription in found {
+            let (id, row) = subscription?;
+            rows.subscriptions.load(id, Some(row));
+        }
+        Ok(())
+    }
+
+    fn publication(&mut self, id: PublicationId, rows: &mut Rows) -> Result<()> {
+        let found = self
+            .publication
+            .query_row([id.as_bytes()], columns::publication)
+            .optional()?;
+        rows.publications.load(id, found.map(|(_, row)| row));
+        Ok(())
+    }
+
+    fn latch(&mut self, id: LatchId, rows: &mut Rows) -> Result<()> {
+        let values = (id.run.as_bytes(), id.execution, id.call, id.part);
+        let found = self.latch.query_row(values, columns::latch).optional()?;
+        rows.latches.load(id, found.map(|(_, row)| row));
+        Ok(())
+    }
+
+    fn scope(&mut self, scope: (RunId, u32, u32), rows: &mut Rows) -> Result<()> {
+        let values = (scope.0.as_bytes(), scope.1, scope.2);
+        let found = self
+            .scope
+            .query_map(values, |row| columns::run_id(row, 0))?;
+        let found = found.collect::<Result<Vec<_>>>()?;
+        for run in &found {
+            self.run(*run, rows)?;
+        }
+        rows.scopes.insert(scope, found);
         Ok(())
     }
 }

@@ -48,6 +48,16 @@ const CHILDREN: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_parent"),
     "WHERE parent_run = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
 );
+const SCOPE: &str = concat!(
+    run_view!("roundel_run INDEXED BY roundel_run_scope"),
+    "WHERE parent_run = ?1 AND parent_execution = ?2 AND parent_call = ?3 AND number >= ?4 \
+     AND number IS NOT NULL ORDER BY number LIMIT ?5"
+);
+const SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
+     FROM roundel_subscription WHERE namespace = ?1 ORDER BY topic, workflow";
+const PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
+     at, heard FROM roundel_publication INDEXED BY roundel_publication_topic \
+     WHERE namespace = ?1 AND topic = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4";
 const LABELS: &str = "SELECT name, value FROM roundel_label WHERE run = ?1 ORDER BY name, value";
 const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
      FROM roundel_journal WHERE run = ?1 AND execution = ?2 AND first + count > ?3 + 1 \
@@ -83,7 +93,8 @@ pub(super) fn answer(
         Query::Journal { run, .. }
         | Query::Mail(run, ..)
         | Query::State(run)
-        | Query::Children(run, ..) => Some(*run),
+        | Query::Children(run, ..)
+        | Query::Scope { run, .. } => Some(*run),
         _ => None,
     };
     if let Some(run) = about
@@ -133,6 +144,36 @@ impl Reader<'_> {
                 let after = after.map_or_else(Vec::new, |run| run.as_bytes().to_vec());
                 let values = (run.as_bytes(), after, page(*limit) + 1);
                 Answer::Runs(self.views(CHILDREN, values, page(*limit))?)
+            }
+            Query::Scope {
+                run,
+                execution,
+                call,
+                from,
+            } => {
+                let limit = page(PAGE);
+                let values = (run.as_bytes(), execution, call, from, limit + 1);
+                Answer::Runs(self.views(SCOPE, values, limit)?)
+            }
+            Query::Subscriptions(namespace) => {
+                let found = self.all(SUBSCRIPTIONS, [namespace.as_str()], columns::subscription)?;
+                Answer::Subscriptions(found)
+            }
+            Query::Publications {
+                namespace,
+                topic,
+                before,
+                limit,
+            } => {
+                let before = before.map(|id| id.as_bytes().to_vec());
+                let before = before.unwrap_or_else(|| AFTER_ALL.to_vec());
+                let most = page(*limit);
+                let values = (namespace.as_str(), topic.as_str(), before, most + 1);
+                let mut items = self.all(PUBLICATIONS, values, columns::publication)?;
+                let most = usize::try_from(most).expect("a small number");
+                let more = items.len() > most;
+                items.truncate(most);
+                Answer::Publications(Page { items, more })
             }
             Query::Stats(namespace) => Answer::Stats(self.stats(namespace)?),
             Query::Workers => Answer::Workers(self.all(WORKERS, [], columns::worker)?),
@@ -273,10 +314,19 @@ impl Reader<'_> {
                 Ok((columns::run_id(row, 0)?, columns::own_state(row, 1)?))
             })?,
             workers: self.all(WORKERS, [], columns::worker)?,
+            subscriptions: self.all(DUMP_SUBSCRIPTIONS, [], columns::subscription)?,
+            publications: self.all(DUMP_PUBLICATIONS, [], columns::publication)?,
+            latches: self.all(DUMP_LATCHES, [], columns::latch)?,
         })
     }
 }
 
+const DUMP_SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
+     FROM roundel_subscription ORDER BY namespace, topic, workflow";
+const DUMP_PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, \
+     by_call, at, heard FROM roundel_publication ORDER BY id";
+const DUMP_LATCHES: &str = "SELECT run, execution, call, part, open, total, failed \
+     FROM roundel_latch ORDER BY run, execution, call, part";
 const DUMP_LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";
 const DUMP_RUNS: &str = concat!("SELECT ", run_columns!(), " FROM roundel_run ORDER BY id");
 const DUMP_JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use roundel_core::check::{GateSeen, OfferRecord, RunRecord};
-use roundel_core::{GateId, GateRow, Lane, Name, OfferId, OfferRow, RunId, RunRow, Taken};
+use roundel_core::{GateId, GateRow, Lane, Name, OfferId, OfferRow, RunId, RunRow, Taken, Told};
 use rusqlite::{OptionalExtension, Result, Row};
 
 use super::columns::{self, number, run_columns};
@@ -39,6 +39,10 @@ const STATES: &str = "SELECT run, version, value FROM roundel_state \
 const KEYS: &str = "SELECT namespace, kind, key, run, digest, sent \
      FROM roundel_key INDEXED BY roundel_key_run \
      WHERE run > ?1 AND run <= ?2 AND run IS NOT NULL ORDER BY run, namespace, kind, key";
+const LATCHES: &str = "SELECT run, execution, call, part, open, total, failed \
+     FROM roundel_latch WHERE run > ?1 AND run <= ?2 ORDER BY run, execution, call, part";
+const LATCH: &str = "SELECT run, execution, call, part, open, total, failed FROM roundel_latch \
+     WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
 const GATE: &str = "SELECT waiters, offers FROM roundel_gate WHERE namespace = ?1 AND name = ?2";
 const OFFER: &str = "SELECT place, payload, taken_by, at FROM roundel_offer \
      WHERE namespace = ?1 AND name = ?2 AND place = ?3";
@@ -134,6 +138,11 @@ impl Reader<'_> {
             range.of(run).state = Some(state);
             Ok(())
         })?;
+        self.each(LATCHES, range, |row, range| {
+            let latch = columns::latch(row)?;
+            range.of(latch.0.run).latches.push(latch);
+            Ok(())
+        })?;
         self.each(KEYS, range, |row, range| {
             let (id, key) = (columns::key_id(row)?, columns::key(row, 3)?);
             if let Some(run) = key.run {
@@ -175,7 +184,17 @@ impl Reader<'_> {
             return Ok(());
         };
         record.lane = self.lane(row)?;
-        if let Some(parent) = row.parent {
+        if let (Some(parent), told) = (row.parent, row.told) {
+            if let Told::Latch {
+                execution,
+                call,
+                part,
+            } = told
+            {
+                let values = (parent.run.as_bytes(), execution, call, part);
+                let found = self.all(LATCH, values, columns::latch)?.pop();
+                record.told_by = Some(found.map(|(_, row)| row));
+            }
             let found = self.all(RUN, [parent.run.as_bytes()], columns::run)?.pop();
             record.parent = match found {
                 Some(found) => {
