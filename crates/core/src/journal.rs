@@ -79,6 +79,9 @@ pub enum Entry {
         call: u32,
         /// How each ended, in the order in which they were set off.
         ends: Vec<ScopeEnd>,
+        /// What the call fails with, if it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<Box<Failure>>,
     },
     /// From here on the run undoes what it did; no forward code runs after this.
     RollingBack {

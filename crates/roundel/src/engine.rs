@@ -18,7 +18,7 @@ use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
 use crate::worker::{Config, Worker};
-use crate::{Error, Metrics, Workflow};
+use crate::{Error, Metrics, Topic, Workflow};
 
 /// Which database.
 enum Place {
@@ -34,6 +34,8 @@ pub struct EngineBuilder {
     clock: Arc<dyn Clock>,
     config: Result<Config, Error>,
     handlers: FxHashMap<(Name, u32), Handler>,
+    /// Topic and workflow.
+    subscriptions: Vec<(Name, Name)>,
     answer_within: Duration,
     drain: Duration,
     create: bool,
@@ -145,6 +147,7 @@ impl EngineBuilder {
             clock: Arc::new(SystemClock::default()),
             config: Ok(config),
             handlers: FxHashMap::default(),
+            subscriptions: Vec::new(),
             answer_within: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             create: true,
@@ -180,6 +183,13 @@ impl EngineBuilder {
             })
         };
         self.handlers.insert(key, handler);
+        self
+    }
+
+    /// Lets this workflow start a run for everything that is published to the topic from now on.
+    /// The subscription is durable: it stays when the process goes, until it is ended.
+    pub fn subscribe<T, O>(mut self, topic: Topic<T>, workflow: Workflow<T, O>) -> Self {
+        self.subscriptions.push((topic.name(), workflow.name()));
         self
     }
 
@@ -332,6 +342,9 @@ impl EngineBuilder {
         let client = Client {
             inner: Arc::new(inner),
         };
+        for (topic, workflow) in &self.subscriptions {
+            client.subscribe(topic.as_str(), workflow.as_str()).await?;
+        }
         Ok(Engine {
             client,
             worker,

@@ -23,17 +23,17 @@ mod worker;
 
 pub use client::{Client, Handle, Runs, SendTo, StartRun, To};
 pub use cx::{
-    Attempt, Child, ContinueAsNew, Cx, Effect, Recorded, Resource, SendSignal, Sleep, Spawn, Step,
-    Wait, WaitForRun,
+    Attempt, Begun, Child, Children, ContinueAsNew, Cx, Effect, Ended, Publish, Recorded, Resource,
+    SendSignal, Sleep, Spawn, Step, Wait, WaitForRun, child_failures,
 };
 pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
 pub use metrics::{Metrics, Waits};
-pub use names::{Signal, Workflow};
+pub use names::{Signal, Topic, Workflow};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
-    Backoff, BadName, Cancelled, Class, Entry, Failure, Name, Op, Patched, Payload, Refusal, Reply,
-    Retry, RunId, RunState, Sent, Timestamp, limits,
+    Backoff, BadName, Cancelled, Class, Entry, Failure, Name, Op, Patched, Payload, PublicationId,
+    Published, Refusal, Reply, Retry, RunId, RunState, Sent, Timestamp, Undone, limits,
 };
 pub use roundel_store::{
     Checked, Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock,

@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-use roundel_core::{Name, Policy};
+use roundel_core::{Failure, Name, Policy};
+use roundel_store::Tx;
+use serde::Serialize;
 
 /// A workflow's name, with the types of its input and output.
 ///
@@ -124,6 +126,56 @@ impl<T> Signal<T> {
 
     pub(crate) fn policy(&self) -> Policy {
         self.policy
+    }
+}
+
+/// A topic's name, with the type of what is published there.
+///
+/// ```
+/// use roundel::Topic;
+/// const PARCELS: Topic<String> = Topic::named("parcels");
+/// ```
+pub struct Topic<T> {
+    name: &'static str,
+    types: PhantomData<fn(T)>,
+}
+
+impl<T> Clone for Topic<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Topic<T> {}
+
+impl<T> std::fmt::Debug for Topic<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Topic({})", self.name)
+    }
+}
+
+impl<T> Topic<T> {
+    /// The topic of this name.
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        assert_name(name);
+        let types = PhantomData;
+        Topic { name, types }
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        Name::constant(self.name)
+    }
+}
+
+impl<T: Serialize> Topic<T> {
+    /// Publishes as part of a step: it happens if the step does. The step's await returns when all
+    /// that it set off has ended.
+    ///
+    /// # Errors
+    /// When the value has no JSON form or is too large, or no step runs here.
+    pub fn publish(&self, _tx: &Tx, value: &T) -> Result<(), Failure> {
+        crate::cx::emit(*self, value)
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::{
-    CancelMark, Claimed, Committed, Delivery, Failure, JournalRow, Payload, Round, RunId,
-    Timestamp, WorkerId,
+    Claimed, Committed, Delivery, Failure, JournalRow, Payload, Round, RunId, ScopeEnd, Timestamp,
+    WorkerId,
 };
 use roundel_store::{Boxed, Clock, Tx, Work, Worked};
 use serde::Serialize;
@@ -120,10 +120,10 @@ impl Live {
     ) -> Result<Live, Failure> {
         let journal = Journal::decode(journal)?;
         let (info, driver) = (about, seat.driver());
-        let live = if claimed.cancel == CancelMark::None {
+        let live = if journal.needs_function(claimed.cancel) {
             LiveRun::resume(info, &function.0, journal, (claimed, driver))
         } else {
-            LiveRun::cancelled(info, journal, (claimed, driver))
+            LiveRun::without_code(info, journal, (claimed, driver))
         };
         Ok(Live(Box::new(live)))
     }
@@ -190,6 +190,10 @@ impl Live {
 
     pub fn read_again(&mut self, call: u32) {
         self.0.read_again(call);
+    }
+
+    pub fn settled(&mut self, call: u32, ends: Vec<ScopeEnd>) {
+        self.0.settled(call, ends);
     }
 
     /// Runs the step that is due, outside of any database: the code keeps what it does elsewhere.

@@ -159,6 +159,7 @@ impl World<'_> {
             (Some((run, _)), _) if self.random.once_in(2) => Op::Resume(Resume {
                 namespace: NAMESPACE,
                 target: Target::Run(run),
+                skip: false,
             }),
             (Some((run, _)), _) => {
                 self.book.looked(self.model.rows(), run);
@@ -288,7 +289,7 @@ impl World<'_> {
                 start.first = Some(round);
             }
             Turn::Read(call) => live.read_again(call),
-            Turn::Step | Turn::Wait(_) | Turn::Yield => {}
+            Turn::Step | Turn::Settle(..) | Turn::Wait(_) | Turn::Yield => {}
         }
         self.clients[index].stage = Stage::Local(Box::new(Op::Start(plain)), home);
         let worker = &mut self.workers[home];

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use roundel::sim::{Live, RunInfo, Turn};
 use roundel_core::{
-    Caused, Claimed, Committed, Op, Payload, Refusal, Reply, Round, RunId, Then, Timestamp,
-    may_step,
+    Caused, Claimed, Committed, Op, Payload, Refusal, Reply, Round, RunId, RunRow, Scope, ScopeEnd,
+    Then, Timestamp, may_step,
 };
 
 use crate::marks::Mark;
@@ -288,11 +288,35 @@ impl World<'_> {
                 }
                 self.workers[at].tasks[index].state = State::Drive(live);
             }
+            Turn::Settle(call, scope) => {
+                if !self.faults.unavailable || !self.random.once_in(8) {
+                    live.settled(call, self.ends_of(live.run(), scope));
+                }
+                self.workers[at].tasks[index].state = State::Drive(live);
+            }
             Turn::Wait(until) => {
                 self.workers[at].tasks[index].state = State::Wait(live, until);
             }
             Turn::Yield => self.workers[at].tasks[index].state = State::Drive(live),
         }
+    }
+
+    /// How the runs of a scope ended.
+    fn ends_of(&self, run: RunId, scope: Scope) -> Vec<ScopeEnd> {
+        let runs = match scope {
+            Scope::Child(child) => vec![child],
+            Scope::Call { execution, call } => self.model.scope(run, execution, call),
+        };
+        let rows = runs.into_iter().filter_map(|id| self.model.rows().run(id));
+        let end = |row: &RunRow| {
+            Some(ScopeEnd {
+                run: row.id,
+                workflow: self.model.rows().lane(row.lane).workflow.clone(),
+                state: row.state,
+                outcome: row.outcome.clone().filter(|_| row.state.has_ended())?,
+            })
+        };
+        rows.filter_map(end).collect()
     }
 
     /// The store has answered.

@@ -111,6 +111,10 @@ fn kind(op: &Op) -> (&'static str, Option<RunId>) {
         Op::Renew(_) => ("renew", None),
         Op::Release(release) => ("release", release.runs.first().copied()),
         Op::Register(_) => ("register", None),
+        Op::Publish(_) => ("publish", None),
+        Op::Subscribe(_) => ("subscribe", None),
+        Op::Undo(undo) => ("undo", of(&undo.target)),
+        Op::Accept(accept) => ("accept", of(&accept.target)),
         Op::Resume(resume) => ("resume", of(&resume.target)),
         Op::Delete(delete) => ("delete", of(&delete.target)),
     }

@@ -378,6 +378,7 @@ impl<'a> World<'a> {
             let resume = Op::Resume(roundel_core::Resume {
                 namespace: NAMESPACE,
                 target: roundel_core::Target::Run(*run),
+                skip: false,
             });
             let _ = self.transact(&resume, Vec::new(), Some(0));
         }

@@ -84,6 +84,9 @@ pub(crate) async fn cancel(args: &Cancel, client: &Client) -> Result<Exit> {
             Cancelled::AlreadyEnded(state) => {
                 Ok(Did::Not(format!("had ended ({})", state.as_str())))
             }
+            Cancelled::RollingBack => Ok(Did::Not(
+                "is undoing what it did, which cannot be cancelled".to_owned(),
+            )),
             Cancelled::TargetUnknown => Ok(Did::Unknown),
         }
     };

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use roundel::{Entry, Timestamp};
-use roundel_core::{Call, JournalRow, Outcome, decode_entries};
+use roundel::{Entry, Failure, Timestamp};
+use roundel_core::{Call, JournalRow, Outcome, Why, decode_entries};
 
 use crate::exit::{Exit, Failed, Result};
 use crate::show::{Style, time};
@@ -42,7 +42,10 @@ pub(super) type Calls = BTreeMap<u32, Call>;
 pub(super) fn calls(moments: &[Moment]) -> Calls {
     let mut calls = Calls::new();
     for moment in moments {
-        if let Entry::Begun { call, what } | Entry::Attempted { call, what, .. } = &moment.entry {
+        if let Entry::Begun { call, what }
+        | Entry::Attempted { call, what, .. }
+        | Entry::Worked { call, what, .. } = &moment.entry
+        {
             calls.insert(*call, what.clone());
         }
     }
@@ -101,6 +104,16 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
                 ..plain(format!("{what} is let go"))
             }
         }
+        Entry::Worked { what, value, .. } => Said {
+            value: Some(value.as_str().to_owned()),
+            ..plain(format!("{what} waits for what it set off"))
+        },
+        Entry::Settled {
+            call,
+            ends,
+            failure,
+        } => settled(calls.get(call), ends.len(), failure.as_deref()),
+        Entry::RollingBack { why, .. } => rolls_back(why),
         Entry::CancelSeen => Said {
             style: Style::Look,
             ..plain("asked to end".into())
@@ -110,6 +123,37 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
             style: super::style(*state),
             ..plain(state.as_str().to_owned())
         },
+    }
+}
+
+fn settled(what: Option<&Call>, ends: usize, failure: Option<&Failure>) -> Said {
+    let what = what.map_or_else(|| "a call".to_owned(), Call::to_string);
+    match failure {
+        None => Said {
+            style: Style::Good,
+            text: format!("{what}: all {ends} runs that it set off have ended"),
+            value: None,
+        },
+        Some(failure) => Said {
+            style: Style::Bad,
+            text: format!("{what} failed"),
+            value: Some(failure.to_string()),
+        },
+    }
+}
+
+fn rolls_back(why: &Why) -> Said {
+    let (text, value) = match why {
+        Why::Failed(failure) => ("it failed", Some(failure.to_string())),
+        Why::Cancelled => ("it was cancelled", None),
+        Why::Asked => ("it is undone", None),
+        Why::Retried => ("an undo that failed is tried again", None),
+        Why::Skipped => ("an undo that failed is left out", None),
+    };
+    Said {
+        style: Style::Look,
+        text: format!("rolls back: {text}"),
+        value,
     }
 }
 

@@ -85,7 +85,7 @@ fn waits(moments: &[Moment], now: Timestamp) -> Vec<String> {
     let mut open: BTreeMap<u32, String> = BTreeMap::new();
     for moment in moments {
         match &moment.entry {
-            Entry::Begun { call, what } => {
+            Entry::Begun { call, what } | Entry::Worked { call, what, .. } => {
                 open.insert(*call, waited_for(what, now));
             }
             Entry::Attempted {
@@ -99,9 +99,14 @@ fn waits(moments: &[Moment], now: Timestamp) -> Vec<String> {
                 let text = format!("to try {what} again after attempt {attempt}: {again}");
                 open.insert(*call, text);
             }
-            Entry::Done { call, .. } | Entry::Did { call, .. } | Entry::Dropped { call } => {
+            Entry::Done { call, .. }
+            | Entry::Did { call, .. }
+            | Entry::Settled { call, .. }
+            | Entry::Dropped { call } => {
                 open.remove(call);
             }
+            // What the function still waited for, nobody waits for any more.
+            Entry::RollingBack { .. } => open.clear(),
             _ => {}
         }
     }
@@ -117,6 +122,10 @@ fn waited_for(what: &Call, now: Timestamp) -> String {
         Call::Sleep { until } => format!("until {}", time::both(*until, now)),
         Call::Child { workflow, run } => format!("for child `{workflow}`, run {run}"),
         Call::Watch { run } => format!("for the end of run {run}"),
+        Call::Publish { topic } => format!("for all that subscribe to `{topic}`"),
+        Call::Children { workflow } => format!("for all children `{workflow}`"),
+        Call::RollBack { of } => format!("for what call {of} set off to be undone"),
+        Call::Step { name, .. } => format!("for all that step `{name}` set off"),
         other => format!("for {other}"),
     }
 }
@@ -156,7 +165,10 @@ mod tests {
         };
         let failed = Entry::Attempted {
             call: 5,
-            what: Call::Effect { name: name.clone() },
+            what: Call::Effect {
+                name: name.clone(),
+                undo: None,
+            },
             attempt: 2,
             failure: Box::new(Failure::transient("busy")),
             at: NOW,
@@ -168,7 +180,13 @@ mod tests {
             begun(2, signal(Some(after(60)))),
             begun(3, Call::Sleep { until: after(5) }),
             begun(4, Call::Child { workflow, run }),
-            begun(5, Call::Effect { name: name.clone() }),
+            begun(
+                5,
+                Call::Effect {
+                    name: name.clone(),
+                    undo: None,
+                },
+            ),
             failed,
             begun(6, Call::Watch { run }),
         ]);

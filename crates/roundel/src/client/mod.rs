@@ -1,5 +1,6 @@
 //! What programs ask from outside: start, signal, offer, cancel, results, lists.
 
+mod cooperation;
 mod handle;
 mod list;
 mod look;
@@ -155,14 +156,18 @@ impl Client {
             .transpose()
     }
 
-    /// Lets a parked run go on.
+    /// Lets a parked run go on, or tries a rollback that failed again.
     ///
     /// # Errors
-    /// When it is not parked.
+    /// When it is not parked, and no rollback of it has failed.
     pub async fn resume(&self, to: impl Into<To>) -> Result<(), Error> {
         let (namespace, target) = (self.inner.namespace.clone(), to.into().checked()?);
         self.inner
-            .op(Op::Resume(Resume { namespace, target }))
+            .op(Op::Resume(Resume {
+                namespace,
+                target,
+                skip: false,
+            }))
             .await
             .map(|_| ())
     }

@@ -132,7 +132,7 @@ impl Cx {
         }
     }
 
-    fn start_of<I: Serialize, O>(
+    pub(crate) fn start_of<I: Serialize, O>(
         &self,
         workflow: &Workflow<I, O>,
         input: &I,

@@ -10,12 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use roundel_core::{Call, Failure, Name, Payload, Retry};
+use roundel_core::{Call, Failure, Payload, Retry, UndoBy};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::shared::{Asked, CallGuard, Inner, Phase, Shared, Tries};
-use super::{Cx, decode_outcome, encode, inside, name};
+use super::{Begun, Cx, decode_outcome, encode, inside, name, undo};
 
 /// One attempt of an effect, as its closure sees it.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ impl Attempt {
 }
 
 /// The idempotency key of a call.
-fn key_of(shared: &Shared, call: u32) -> String {
+pub(super) fn key_of(shared: &Shared, call: u32) -> String {
     let info = &shared.info;
     format!("{}-{}-{}", info.run, info.execution, call)
 }
@@ -68,14 +68,18 @@ fn key_of(shared: &Shared, call: u32) -> String {
 type Scripted = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
 #[cfg(feature = "testkit")]
-fn scripted(attempt: &Attempt, name: &Name) -> Option<Scripted> {
+fn scripted(attempt: &Attempt, what: &Call) -> Option<Scripted> {
     let hooks = attempt.shared.lock().hooks.clone()?;
     let run = attempt.shared.info.run;
+    let name = match what {
+        Call::Undo { name, .. } => format!("undo {name}"),
+        _ => what.signature().1.to_owned(),
+    };
     let tried = (attempt.key(), attempt.number);
-    if let Some(failure) = hooks.strike(name.as_str(), (run, attempt.last), &tried) {
+    if let Some(failure) = hooks.strike(&name, (run, attempt.last), &tried) {
         return Some(Box::pin(std::future::ready(Err(failure))));
     }
-    hooks.attempt(name.as_str(), run, tried)
+    hooks.attempt(&name, run, tried)
 }
 
 /// What a test kit makes of an answer.
@@ -98,7 +102,7 @@ fn heard(_: &Shared, _: (u32, u32), result: Result<Payload, Failure>) -> Result<
 }
 
 #[cfg(not(feature = "testkit"))]
-fn scripted(_: &Attempt, _: &Name) -> Option<Scripted> {
+fn scripted(_: &Attempt, _: &Call) -> Option<Scripted> {
     None
 }
 
@@ -106,9 +110,10 @@ pin_project! {
     /// A durable call to the outside. Await it.
     #[must_use = "it does nothing unless awaited"]
     pub struct Effect<F, Fut, T> {
-        name: Result<Name, Failure>,
+        what: Result<Call, Failure>,
         tries: Tries,
         call: F,
+        undo: Option<undo::Handler>,
         #[pin]
         running: Option<Fut>,
         scripted: Option<Scripted>,
@@ -119,7 +124,7 @@ pin_project! {
 
 impl<F, Fut, T> std::fmt::Debug for Effect<F, Fut, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Effect({:?})", self.name)
+        write!(f, "Effect({:?})", self.what)
     }
 }
 
@@ -137,8 +142,24 @@ impl Cx {
         E: Into<Failure>,
         T: Serialize + DeserializeOwned,
     {
+        let what = name(name_of).map(|name| Call::Effect { name, undo: None });
+        self.effect_of(what, call)
+    }
+
+    pub(crate) fn effect_of<F, Fut, T, E>(
+        &self,
+        what: Result<Call, Failure>,
+        call: F,
+    ) -> Effect<F, Fut, T>
+    where
+        F: Fn(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Into<Failure>,
+        T: Serialize + DeserializeOwned,
+    {
         Effect {
-            name: name(name_of),
+            what,
+            undo: None,
             tries: Tries {
                 retry: Retry::exponential(5),
                 each: None,
@@ -157,6 +178,23 @@ impl<F, Fut, T> Effect<F, Fut, T> {
     /// How often, and with which pauses.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.tries.retry = retry;
+        self
+    }
+
+    /// Undone by this if the run fails later, is cancelled, or is undone: also if the effect began
+    /// and failed, for it may have come through, unless its failure says
+    /// [`did_not_happen`](Failure::did_not_happen).
+    pub fn undo<U, UFut, UE>(mut self, undo: U) -> Self
+    where
+        U: Fn(Begun<T>) -> UFut + Send + Sync + 'static,
+        UFut: Future<Output = Result<(), UE>> + Send + 'static,
+        UE: Into<Failure>,
+        T: DeserializeOwned,
+    {
+        if let Ok(Call::Effect { undo, .. }) = &mut self.what {
+            *undo = Some(Box::new(UndoBy::Code));
+        }
+        self.undo = Some(undo::Handler::of_effect(undo));
         self
     }
 
@@ -184,14 +222,15 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let name = match this.name {
-            Ok(name) => name,
+        let what = match this.what {
+            Ok(what) => what,
             Err(failure) => return Poll::Ready(Err(failure.clone())),
         };
         let tries = *this.tries;
-        let polled = this.guard.poll(context, || {
-            (Call::Effect { name: name.clone() }, Asked::Effect(tries))
-        });
+        let known = this.guard.number().is_some();
+        let polled = this
+            .guard
+            .poll(context, || (what.clone(), Asked::Effect(tries)));
         if let Poll::Ready(outcome) = polled {
             this.running.set(None);
             *this.scripted = None;
@@ -201,6 +240,9 @@ where
             return Poll::Pending;
         };
         let shared = this.guard.shared.clone();
+        if let Some(undo) = this.undo.as_ref().filter(|_| !known) {
+            shared.lock().undos.insert(call, undo.clone());
+        }
         let (attempt, stopped) = may_run(&mut shared.lock(), call);
         let Some(attempt) = attempt else {
             if stopped {
@@ -218,7 +260,7 @@ where
                     number: attempt,
                     last,
                 };
-                *this.scripted = scripted(&seen, name);
+                *this.scripted = scripted(&seen, what);
                 if this.scripted.is_none() {
                     this.running.set(Some((this.call)(seen)));
                 }

@@ -1,15 +1,20 @@
 //! Durable calls belong to the workflow's function. Inside the closure of a step or an effect they
 //! would be made by some attempts and not by others, and no replay could find them again.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
 
 use roundel_core::Failure;
+use serde::Serialize;
 
+use super::publication;
 use super::shared::Shared;
+use crate::Topic;
 
 thread_local! {
+    /// The run whose step runs on this thread.
+    static STEP: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
     /// The run whose closure is polled on this thread, and whether it made a durable call.
     static POLLED: Cell<(*const Shared, bool)> = const { Cell::new((ptr::null(), false)) };
 }
@@ -31,6 +36,26 @@ pub(super) fn is_misplaced(shared: &Arc<Shared>) -> bool {
         POLLED.set((run, true));
     }
     misplaced
+}
+
+/// Adds to what the step that runs on this thread publishes.
+pub(crate) fn emit<T: Serialize>(topic: Topic<T>, value: &T) -> Result<(), Failure> {
+    let step = STEP.with_borrow(Clone::clone);
+    let Some(shared) = step else {
+        let message = "publish inside a step, on the thread that it was called on";
+        return Err(Failure::permanent(message).with_code("misplaced_call"));
+    };
+    let publish = publication(shared.info.namespace.clone(), topic, value)?;
+    shared.lock().emitted.push(publish);
+    Ok(())
+}
+
+/// Polls the closure of a step of this run, in which it may publish.
+pub(super) fn poll_step<T>(shared: &Arc<Shared>, poll: impl FnOnce() -> T) -> (T, bool) {
+    STEP.set(Some(shared.clone()));
+    let polled = self::poll(shared, poll);
+    STEP.set(None);
+    polled
 }
 
 /// What such a step or effect fails with.

@@ -8,8 +8,10 @@ mod effect;
 mod inside;
 mod records;
 mod resource;
+mod scopes;
 pub(crate) mod shared;
 mod step;
+mod undo;
 mod waits;
 
 use std::future::Future;
@@ -25,10 +27,14 @@ pub(crate) use causes::new_start;
 pub use causes::{Child, SendSignal, Spawn};
 pub(crate) use effect::panicked;
 pub use effect::{Attempt, Effect};
+pub(crate) use inside::emit;
 pub use records::Recorded;
 pub(crate) use records::random;
 pub use resource::Resource;
+pub use scopes::{Children, Ended, Publish, child_failures};
+pub(crate) use scopes::{ends_value, publication, scope_result};
 pub use step::Step;
+pub use undo::Begun;
 pub use waits::{Sleep, Wait, WaitForRun};
 
 use shared::Shared;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use roundel_core::{
-    Attempted, Call, Failure, Name, Offer, Outcome, Payload, Retry, RunId, Signal, Start,
-    StateChange, Target, Timestamp,
+    Attempted, Call, Failure, Name, Offer, Outcome, Payload, Publish, Retry, RunId, Scope,
+    ScopeEnd, Signal, Start, StateChange, Target, Timestamp,
 };
 use roundel_store::Tx;
 use rustc_hash::FxHashMap;
@@ -57,6 +57,12 @@ pub(crate) struct Inner {
     pub(crate) running: u32,
     /// Futures that the engine knows and that are not durable: resources being opened.
     pub(crate) opening: u32,
+    /// How what calls did is undone.
+    pub(crate) undos: FxHashMap<u32, super::undo::Handler>,
+    /// What the step at hand publishes.
+    pub(crate) emitted: Vec<Publish>,
+    /// How the runs ended that the last call set off.
+    pub(crate) ended: Vec<ScopeEnd>,
     /// The run was asked to end.
     pub(crate) cancelled: bool,
     cancel_wakers: Vec<Waker>,
@@ -81,6 +87,8 @@ pub(crate) struct Slot {
     pub(crate) attempts: Vec<Attempted>,
     /// May an attempt run? An effect runs only after its beginning is committed.
     pub(crate) run: bool,
+    /// What a step came to that waits for what it set off.
+    pub(crate) worked: Option<Payload>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -105,6 +113,9 @@ pub(crate) enum Asked {
     },
     Watch(Target),
     Child(Box<Start>),
+    Children(Vec<Start>),
+    Publish(Box<Publish>),
+    RollBack(Scope),
     Spawn(Box<Start>),
     Signal(Box<Signal>),
     Offer(Box<Offer>),
@@ -170,6 +181,23 @@ impl Shared {
 }
 
 impl Inner {
+    /// The function is gone, and another takes its place, which undoes what that one did.
+    pub(crate) fn begin_rollback(&mut self) {
+        self.calls.clear();
+        self.fresh.clear();
+        self.finished.clear();
+        self.dropped.clear();
+        self.skipped.clear();
+        self.continue_with = None;
+        (self.running, self.opening) = (0, 0);
+        (self.closed, self.cancelled) = (false, false);
+    }
+
+    /// Calls are numbered on from here.
+    pub(crate) fn number_from(&mut self, last: u32) {
+        self.last = last;
+    }
+
     pub(crate) fn register(&mut self, what: Call, ask: Asked, waker: &Waker) -> u32 {
         self.last += 1;
         let slot = Slot {
@@ -180,6 +208,7 @@ impl Inner {
             begun_at: None,
             attempts: Vec::new(),
             run: false,
+            worked: None,
         };
         self.calls.insert(self.last, slot);
         self.fresh.push(self.last);

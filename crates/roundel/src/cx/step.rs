@@ -8,28 +8,29 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use roundel_core::{Call, Failure, Name, Payload, Retry};
+use roundel_core::{Call, Failure, Payload, Retry, UndoBy};
 use roundel_store::Tx;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::effect::panicked;
 use super::shared::{Asked, CallGuard, Shared, Tries};
-use super::{Cx, decode_outcome, encode, inside, name};
+use super::{Cx, decode_outcome, encode, inside, name, undo};
 
 /// A durable step in the database. Await it.
 #[must_use = "it does nothing unless awaited"]
 pub struct Step<F, T> {
-    name: Result<Name, Failure>,
+    what: Result<Call, Failure>,
     tries: Tries,
     work: F,
+    undo: Option<undo::Handler>,
     guard: CallGuard,
     value: PhantomData<fn() -> T>,
 }
 
 impl<F, T> std::fmt::Debug for Step<F, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Step({:?})", self.name)
+        write!(f, "Step({:?})", self.what)
     }
 }
 
@@ -46,8 +47,20 @@ impl Cx {
         E: Into<Failure>,
         T: Serialize + DeserializeOwned,
     {
+        let what = name(name_of).map(|name| Call::Step { name, undo: None });
+        self.step_of(what, work)
+    }
+
+    pub(crate) fn step_of<F, Fut, T, E>(&self, what: Result<Call, Failure>, work: F) -> Step<F, T>
+    where
+        F: Fn(Tx) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Into<Failure>,
+        T: Serialize + DeserializeOwned,
+    {
         Step {
-            name: name(name_of),
+            what,
+            undo: None,
             tries: Tries {
                 retry: Retry::exponential(3),
                 each: None,
@@ -66,6 +79,22 @@ impl<F, T> Step<F, T> {
         self.tries.retry = retry;
         self
     }
+
+    /// Undone by this, in a step of its own, if the run fails later, is cancelled, or is undone.
+    /// It gets what the step returned.
+    pub fn undo<U, UFut, UE>(mut self, undo: U) -> Self
+    where
+        U: Fn(Tx, T) -> UFut + Send + Sync + 'static,
+        UFut: Future<Output = Result<(), UE>> + Send + 'static,
+        UE: Into<Failure>,
+        T: DeserializeOwned,
+    {
+        if let Ok(Call::Step { undo, .. }) = &mut self.what {
+            *undo = Some(Box::new(UndoBy::Code));
+        }
+        self.undo = Some(undo::Handler::of_step(undo));
+        self
+    }
 }
 
 impl<F, Fut, T, E> Future for Step<F, T>
@@ -79,18 +108,22 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let name = match &this.name {
-            Ok(name) => name,
+        let what = match &this.what {
+            Ok(what) => what,
             Err(failure) => return Poll::Ready(Err(failure.clone())),
         };
         let tries = this.tries;
-        let asked = || (Call::Step { name: name.clone() }, Asked::Step(tries));
+        let asked = || (what.clone(), Asked::Step(tries));
+        let known = this.guard.number().is_some();
         if let Poll::Ready(outcome) = this.guard.poll(context, asked) {
             return Poll::Ready(decode_outcome(outcome));
         }
         let Some(call) = this.guard.number() else {
             return Poll::Pending;
         };
+        if let Some(undo) = this.undo.as_ref().filter(|_| !known) {
+            this.guard.shared.lock().undos.insert(call, undo.clone());
+        }
         let inner = this.guard.shared.lock();
         let mine = inner
             .in_step
@@ -125,7 +158,7 @@ where
         let work = pin!(work(tx.clone()));
         work.poll(&mut Context::from_waker(Waker::noop()))
     });
-    let (polled, misplaced) = inside::poll(shared, || catch_unwind(poll));
+    let (polled, misplaced) = inside::poll_step(shared, || catch_unwind(poll));
     match polled {
         _ if misplaced => Err(inside::misplaced("a step")),
         Ok(Poll::Ready(Ok(value))) => encode(&value),

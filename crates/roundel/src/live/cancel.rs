@@ -4,7 +4,7 @@
 use std::task::Wake;
 
 use roundel_core::{
-    Call, Claimed, Class, Entry, Failure, Outcome, Payload, RunState, Then, Timestamp,
+    Call, Claimed, Class, Entry, Failure, Outcome, Payload, RunState, Then, Timestamp, Why,
 };
 
 use super::replay::Journal;
@@ -27,7 +27,12 @@ impl LiveRun {
 
     /// The run was asked to end.
     pub(crate) fn cancel(&mut self, now: Timestamp, seen: bool) {
-        if self.cancelling.is_none() {
+        // What a run did is undone, whoever asks it to end.
+        if self.cancelling.is_none() && !self.is_rolling_back() {
+            // One that the journal does not know of is none.
+            if self.rolling.take().is_some() {
+                self.let_go();
+            }
             self.cancelling = Some(Cancelling { since: now, seen });
             self.discard();
             self.shared.lock().cancel();
@@ -35,8 +40,15 @@ impl LiveRun {
         }
     }
 
-    /// A run that was asked to end and is not in memory: its journal says what is below it.
-    pub(crate) fn cancelled(
+    /// Does its journal say that it undoes what it did?
+    fn is_rolling_back(&self) -> bool {
+        let enters = |(entry, _): &(Entry, Timestamp)| matches!(entry, Entry::RollingBack { .. });
+        self.history.why.is_some() || self.replay.iter().any(enters)
+    }
+
+    /// A run whose function is not needed any more, and that is not in memory: its journal says
+    /// what is below it, and what of it has been undone.
+    pub(crate) fn without_code(
         info: RunInfo,
         journal: Journal,
         (claimed, driver): (Claimed, Driver),
@@ -45,31 +57,55 @@ impl LiveRun {
         let mut live = LiveRun::new(info, &nothing, Payload::null(), driver);
         live.let_go();
         live.head = claimed.head;
-        for (entry, _) in journal.entries {
-            match entry {
-                Entry::Begun {
-                    call,
-                    what: Call::Child { run, .. },
-                } => {
-                    live.children.insert(call, (run, false));
-                }
-                Entry::Begun {
-                    call,
-                    what: Call::Wait { signal, .. },
-                } => {
-                    live.waits.insert(call, (signal, true));
-                }
-                Entry::Done { call, .. } | Entry::Dropped { call } => {
-                    live.waits.remove(&call);
-                    if let Entry::Done { .. } = entry {
-                        live.children.remove(&call);
-                    }
-                }
-                _ => {}
-            }
+        let mut entries = journal.entries.into_iter();
+        let (mut at, execution) = (1, live.shared.info.execution);
+        let back = |(entry, _): &(Entry, Timestamp)| matches!(entry, Entry::RollingBack { .. });
+        let forward = entries.as_slice().iter().position(back);
+        let forward = forward.unwrap_or(entries.len());
+        for (entry, _) in entries.by_ref().take(forward) {
+            at += 1;
+            live.history.note(&entry, at, execution);
+            live.pass(entry);
         }
+        live.replay = entries.collect();
         live.reclaimed(claimed);
         live
+    }
+
+    /// One entry of a function that does not run any more.
+    fn pass(&mut self, entry: Entry) {
+        match entry {
+            Entry::Begun {
+                call,
+                what: Call::Child { run, .. },
+            } => {
+                self.children.insert(call, (run, false));
+            }
+            Entry::Begun {
+                call,
+                what: Call::Children { .. } | Call::Publish { .. },
+            }
+            | Entry::Worked { call, .. } => {
+                self.scopes.insert(call, false);
+            }
+            Entry::Begun {
+                call,
+                what: Call::Wait { signal, .. },
+            } => {
+                self.waits.insert(call, (signal, true));
+            }
+            Entry::Done { call, .. } => {
+                self.waits.remove(&call);
+                self.children.remove(&call);
+            }
+            Entry::Settled { call, .. } => {
+                self.scopes.remove(&call);
+            }
+            Entry::Dropped { call } => {
+                self.waits.remove(&call);
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn cancel_turn(&mut self, now: Timestamp) -> Turn {
@@ -96,8 +132,12 @@ impl LiveRun {
                 cancelling.seen = true;
             }
         }
-        if !self.children.is_empty() {
+        if !self.children.is_empty() || !self.scopes.is_empty() {
             return self.end_children();
+        }
+        if self.has_something_to_undo() {
+            self.roll_back(Why::Cancelled);
+            return self.turn(now);
         }
         let failure =
             Failure::new(Class::Cancelled, "the run was cancelled").with_code("cancelled");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roundel_core::{
     Call, Caused, Class, Consumed, Entry, Failure, GateId, Name, OpenWait, Outcome, Parent,
-    Payload, Round, RunId, StateChange, Timestamp, encode_entries, limits,
+    Payload, Round, RunId, Scope, StateChange, Timestamp, UndoMark, encode_entries, limits,
 };
 
 use super::{Due, LiveRun};
@@ -18,14 +18,20 @@ pub(super) struct Draft {
     pub(super) opened: Vec<OpenWait>,
     pub(super) caused: Vec<Caused>,
     pub(super) state: Vec<StateChange>,
-    pub(super) cancels: Vec<RunId>,
+    pub(super) cancels: Vec<Scope>,
     pub(super) cancel_seen: bool,
+    /// What there is to undo, if that changes.
+    pub(super) undo: Option<UndoMark>,
     /// Gates of offerable waits that open or close.
     pub(super) gates: Vec<Name>,
     /// Effects that begin once the round is committed.
     pub(super) starts: Vec<u32>,
     /// Children that exist once the round is committed.
     pub(super) children: Vec<(u32, RunId)>,
+    /// Calls whose runs exist once the round is committed.
+    pub(super) scopes: Vec<u32>,
+    /// Calls whose runs have all ended, as this round says; and whether they were asked to.
+    pub(super) settled: Vec<(u32, bool)>,
     /// Children whose end this round takes up.
     pub(super) ended: Vec<(u32, (RunId, bool))>,
     /// Waits that this round ends.
@@ -54,6 +60,17 @@ impl Draft {
             && !self.cancel_seen
     }
 
+    /// Does it begin something that can be undone?
+    fn adds_to_undo(&self) -> Option<UndoMark> {
+        let undoable = self.entries.iter().any(|entry| match entry {
+            Entry::Begun { what, .. } | Entry::Did { what, .. } | Entry::Worked { what, .. } => {
+                what.undo().is_some()
+            }
+            _ => false,
+        });
+        undoable.then_some(UndoMark::Possible)
+    }
+
     /// Fills the round. `all_waits` are the offerable ones that end with the run.
     pub(super) fn fill(
         &self,
@@ -71,9 +88,10 @@ impl Draft {
         round.caused.clone_from(&self.caused);
         round
             .caused
-            .extend(self.cancels.iter().map(|run| Caused::Cancel(*run)));
+            .extend(self.cancels.iter().map(|scope| Caused::Cancel(*scope)));
         round.state.clone_from(&self.state);
         round.cancel_seen = self.cancel_seen;
+        round.undo = self.undo.or_else(|| self.adds_to_undo());
         let mut names: Vec<&Name> = self.gates.iter().collect();
         let ending = all_waits.into_iter().flat_map(BTreeMap::values);
         names.extend(
@@ -193,6 +211,22 @@ impl LiveRun {
                 self.draft.children.push((call, start.run));
                 self.draft.caused.push(Caused::Child(call, start));
             }
+            Asked::Children(mut starts) => {
+                for start in &mut starts {
+                    start.parent = Some(Parent {
+                        run: info.run,
+                        execution: info.execution,
+                        call,
+                    });
+                }
+                self.draft.scopes.push(call);
+                self.draft.caused.push(Caused::Children(call, starts));
+            }
+            Asked::Publish(publish) => {
+                self.draft.scopes.push(call);
+                self.draft.caused.push(Caused::Publish(call, publish));
+            }
+            Asked::RollBack(scope) => self.draft.caused.push(Caused::RollBack(call, scope)),
             Asked::Spawn(start) => self.draft.caused.push(Caused::Spawn(call, start)),
             Asked::Signal(mut signal) => {
                 signal.claimant = Some(self.claimant());
@@ -233,10 +267,13 @@ impl LiveRun {
             Call::Child { run, .. } => match self.children.get_mut(&call) {
                 Some((_, asked)) => {
                     *asked = true;
-                    self.draft.cancels.push(*run);
+                    self.draft.cancels.push(Scope::Child(*run));
                 }
-                None => self.draft.cancels.push(*run),
+                None => self.draft.cancels.push(Scope::Child(*run)),
             },
+            Call::Children { .. } | Call::Publish { .. } | Call::Step { .. } => {
+                self.forget_scope(call);
+            }
             _ => {}
         }
     }
@@ -275,6 +312,10 @@ impl LiveRun {
         }
         self.children.extend(draft.ended);
         for (_, asked) in self.children.values_mut() {
+            *asked = false;
+        }
+        self.scopes.extend(draft.settled);
+        for asked in self.scopes.values_mut() {
             *asked = false;
         }
     }

@@ -26,6 +26,9 @@ impl LiveRun {
         {
             return;
         }
+        if self.is_of_scope(&delivery) {
+            return self.take_settled(delivery);
+        }
         let child = self.children.remove(&call);
         self.draft.ended.extend(child.map(|child| (call, child)));
         let mut inner = self.shared.lock();

@@ -8,8 +8,11 @@
 mod attempts;
 mod cancel;
 mod draft;
+mod history;
 mod inbox;
 mod replay;
+mod rollback;
+mod scopes;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,7 +26,7 @@ use std::time::Duration;
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
     Claimant, Claimed, Committed, Delivery, Entry, Failure, Name, Outcome, Payload, Round, RunId,
-    RunState, Then, Timestamp, WorkerId, encode_entries,
+    RunState, Scope, Then, Timestamp, Why, WorkerId, encode_entries,
 };
 use rustc_hash::FxHashSet;
 use serde::Serialize;
@@ -35,7 +38,9 @@ use crate::flag::Flag;
 use crate::metrics::Counters;
 
 use draft::Draft;
+use history::History;
 
+pub(crate) use history::Undoable;
 pub(crate) use replay::Journal;
 pub(crate) use step::StepWork;
 
@@ -75,6 +80,8 @@ pub enum Turn {
     Step,
     /// Read the run's state, then call `state_read`.
     Read(u32),
+    /// Read how the runs of this scope ended, then call `settled`.
+    Settle(u32, Scope),
     /// Nothing until the flag is raised, or this time.
     Wait(Option<Timestamp>),
     /// Nothing yet: let others run.
@@ -124,6 +131,15 @@ pub(crate) struct LiveRun {
     timers: BTreeSet<(Timestamp, u32, Due)>,
     /// Children that have not ended, by call; and whether they were asked to.
     children: BTreeMap<u32, (RunId, bool)>,
+    /// Calls that set off runs which have not all ended; and whether those were asked to.
+    scopes: BTreeMap<u32, bool>,
+    /// Calls whose runs have all ended, to be read: with the message that says so.
+    settles: VecDeque<(u32, Delivery)>,
+    /// What the engine refused of what calls set off, until the rest has ended.
+    refused: Vec<Delivery>,
+    /// What can be undone.
+    history: History,
+    rolling: Option<rollback::Rolling>,
     /// Open waits: for which signal, and whether they take offers.
     waits: BTreeMap<u32, (Name, bool)>,
     /// Steps and reads of state that are due.
@@ -169,6 +185,11 @@ impl LiveRun {
             seen_mail: FxHashSet::default(),
             timers: BTreeSet::new(),
             children: BTreeMap::new(),
+            scopes: BTreeMap::new(),
+            settles: VecDeque::new(),
+            refused: Vec::new(),
+            history: History::default(),
+            rolling: None,
             waits: BTreeMap::new(),
             steps: VecDeque::new(),
             reads: VecDeque::new(),
@@ -212,10 +233,12 @@ impl LiveRun {
 
     /// Brings the function as far as it goes.
     pub(crate) fn turn(&mut self, now: Timestamp) -> Turn {
-        if self.cancelling.is_some() {
-            return self.cancel_turn(now);
-        }
         for _ in 0..POLLS {
+            // What the journal says comes first: it tells what must be undone.
+            if self.cancelling.is_some() && self.replay.is_empty() {
+                return self.cancel_turn(now);
+            }
+            self.start_rollback();
             if self.poll() {
                 continue;
             }
@@ -312,19 +335,28 @@ impl LiveRun {
         self.steps
             .retain(|call| self.shared.lock().calls.contains_key(call));
         if !self.steps.is_empty() {
-            return Turn::Step;
+            // No step of a run that was asked to end is let in before it is known to undo.
+            let asked = self.draft.entries.iter().any(rollback::is_cancelled);
+            return match asked {
+                true => self.commit(Then::Continue),
+                false => Turn::Step,
+            };
         }
         let inner = self.shared.lock();
         let in_flight = inner.running > 0 || inner.opening > 0 || !self.draft.starts.is_empty();
         let open = !inner.calls.is_empty();
         drop(inner);
         if !self.draft.is_empty() {
-            let keep = in_flight || !self.reads.is_empty() || self.draft.is_full();
+            let reads = !self.reads.is_empty() || !self.settles.is_empty();
+            let keep = in_flight || reads || self.draft.is_full();
             let then = if keep { Then::Continue } else { Then::Suspend };
             return self.commit(then);
         }
         if let Some(call) = self.reads.pop_front() {
             return Turn::Read(call);
+        }
+        if let Some(settle) = self.next_to_settle() {
+            return settle;
         }
         if in_flight {
             return Turn::Wait(self.timers.first().map(|(at, _, _)| *at));
@@ -343,7 +375,7 @@ impl LiveRun {
 
     /// The function has returned, or begins anew: first its children must have ended.
     fn finish(&mut self, now: Timestamp) -> Turn {
-        if !self.children.is_empty() {
+        if !self.children.is_empty() || !self.scopes.is_empty() {
             return self.end_children();
         }
         let anew = self.shared.lock().continue_with.take();
@@ -360,18 +392,22 @@ impl LiveRun {
             self.draft.continue_input = Some(input);
             return self.commit(Then::ContinueAsNew(encode_entries(&[started]), other));
         }
-        let _ = now;
-        match self
-            .returned
-            .take()
-            .expect("a function that is gone has returned")
-        {
+        let returned = self.returned.take();
+        let returned = returned.expect("a function that is gone has returned");
+        if self.rolling.is_some() {
+            return self.rolled_back(returned);
+        }
+        match returned {
             Ok(value) => self.end(RunState::Completed, Outcome::Value(value)),
             Err(failure) => {
                 let judged = matches!(
                     failure.class,
                     roundel_core::Class::Business | roundel_core::Class::Cancelled
                 );
+                if (judged || !self.shared.info.is_root) && self.has_something_to_undo() {
+                    self.roll_back(Why::Failed(Box::new(failure)));
+                    return self.turn(now);
+                }
                 if judged || !self.shared.info.is_root {
                     return self.end(RunState::Failed, Outcome::Failure(Box::new(failure)));
                 }
@@ -389,7 +425,14 @@ impl LiveRun {
     fn end_children(&mut self) -> Turn {
         for (run, asked) in self.children.values_mut() {
             if !std::mem::replace(asked, true) {
-                self.draft.cancels.push(*run);
+                self.draft.cancels.push(Scope::Child(*run));
+            }
+        }
+        let execution = self.shared.info.execution;
+        for (call, asked) in &mut self.scopes {
+            if !std::mem::replace(asked, true) {
+                let call = *call;
+                self.draft.cancels.push(Scope::Call { execution, call });
             }
         }
         self.timers.clear();
@@ -437,7 +480,7 @@ impl LiveRun {
     pub(crate) fn committed(&mut self, committed: Committed) -> bool {
         self.epoch = committed.epoch;
         let mut draft = std::mem::take(&mut self.draft);
-        self.head += draft.entries.len() as u64;
+        self.note_committed(&draft.entries);
         // The room is used again: a round should not cost an allocation.
         draft.entries.clear();
         self.draft.entries = draft.entries;
@@ -447,12 +490,14 @@ impl LiveRun {
                 .iter()
                 .map(|(call, run)| (*call, (*run, false))),
         );
+        self.scopes
+            .extend(draft.scopes.iter().map(|call| (*call, false)));
         self.inbox.extend(committed.inbox);
         for call in draft.starts {
             self.start_attempt(call, committed.at);
         }
         if let Some((call, entry)) = self.step_entry.take() {
-            self.head += 1;
+            self.note_committed(std::slice::from_ref(&entry));
             self.step_done(call, entry);
         }
         if committed.cancel {
@@ -460,6 +505,15 @@ impl LiveRun {
         }
         self.flag.wake_by_ref();
         committed.kept
+    }
+
+    /// These entries are in the journal now.
+    fn note_committed(&mut self, entries: &[Entry]) {
+        let execution = self.shared.info.execution;
+        for entry in entries {
+            self.head += 1;
+            self.history.note(entry, self.head, execution);
+        }
     }
 
     /// The input of the next execution, once the round that ends this one is committed.

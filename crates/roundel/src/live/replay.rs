@@ -2,10 +2,11 @@
 
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
-    Attempted, Call, Claimed, Entry, Failure, JournalRow, Outcome, Payload, Timestamp,
+    Attempted, Call, CancelMark, Claimed, Entry, Failure, JournalRow, Outcome, Payload, Timestamp,
     decode_entries,
 };
 
+use super::history::History;
 use super::{Driver, Due, Handler, LiveRun};
 use crate::cx::shared::{Asked, Phase, RunInfo};
 
@@ -45,6 +46,19 @@ impl Journal {
     }
 }
 
+impl Journal {
+    /// Must the workflow's function run to bring the run on? Not if it was asked to end or is
+    /// rolled back, and nothing is undone by code that only the function gives.
+    pub(crate) fn needs_function(&self, cancel: CancelMark) -> bool {
+        let mut history = History::default();
+        for (at, (entry, _)) in (2..).zip(&self.entries) {
+            history.note(entry, at, 1);
+        }
+        let forward = history.why.is_none() && cancel == CancelMark::None;
+        forward || history.needs_code()
+    }
+}
+
 impl LiveRun {
     /// The run that was claimed, to be brought to where its journal ends.
     pub(crate) fn resume(
@@ -76,6 +90,9 @@ impl LiveRun {
 
     /// One entry, given to the function as it was when it was live.
     pub(super) fn replay_entry(&mut self, entry: Entry, at: Timestamp) -> Result<(), Failure> {
+        let number = self.head - self.replay.len() as u64;
+        self.history
+            .note(&entry, number, self.shared.info.execution);
         match entry {
             Entry::Begun { call, what } => self.replay_begun(call, what, at),
             Entry::Did {
@@ -129,8 +146,30 @@ impl LiveRun {
                 if let Some((_, asked)) = self.children.get_mut(&call) {
                     *asked = true;
                 }
+                if let Some(asked) = self.scopes.get_mut(&call) {
+                    *asked = true;
+                }
                 Ok(())
             }
+            Entry::Worked { call, what, value } => {
+                self.matches(call, &what)?;
+                self.timers.retain(|(_, of, _)| *of != call);
+                self.shared.lock().fresh.retain(|fresh| *fresh != call);
+                self.step_worked(call, value);
+                Ok(())
+            }
+            Entry::Settled {
+                call,
+                ends,
+                failure,
+            } => self.replay_settled(call, (ends, failure)),
+            Entry::RollingBack { .. } => {
+                self.waits.clear();
+                self.enter_rollback();
+                Ok(())
+            }
+            // A rollback reopens it.
+            Entry::Ended { .. } if !self.replay.is_empty() => Ok(()),
             Entry::CancelSeen | Entry::Started { .. } => Ok(()),
             Entry::Continued | Entry::Ended { .. } => Err(Failure::permanent(
                 "the journal has ended, but the run has not",
@@ -152,6 +191,9 @@ impl LiveRun {
             }
             Call::Child { run, .. } => {
                 self.children.insert(call, (*run, false));
+            }
+            Call::Children { .. } | Call::Publish { .. } => {
+                self.scopes.insert(call, false);
             }
             _ => {}
         }
@@ -254,7 +296,7 @@ impl LiveRun {
         effects.sort_unstable();
         let dropped = inner.dropped.clone();
         drop(inner);
-        if mutant::on(Mutant::EffectLostInReplay) {
+        if mutant::on(Mutant::EffectLostInReplay) || self.cancelling.is_some() {
             return;
         }
         for call in effects.into_iter().filter(|call| !dropped.contains(call)) {

@@ -52,6 +52,7 @@ impl LiveRun {
         self.step_entry = None;
         let mut inner = self.shared.lock();
         inner.worked = None;
+        inner.emitted.clear();
         inner.in_step = Some((call, tx));
         if let Some(waker) = inner
             .calls
@@ -91,9 +92,13 @@ impl LiveRun {
         let entry = self
             .judge(call, result, now)
             .expect("a step that ran is known");
+        let (entry, emitted) = self.with_emitted(entry);
         self.draft.entries.push(entry.clone());
+        let before = self.draft.caused.len();
+        self.draft.caused.extend(emitted);
         let round = self.round(Then::Continue);
         self.draft.entries.pop();
+        self.draft.caused.truncate(before);
         self.step_entry = Some((call, entry));
         round
     }
@@ -103,6 +108,7 @@ impl LiveRun {
         self.steps.retain(|step| *step != call);
         match entry {
             Entry::Did { outcome, .. } => self.shared.lock().complete(call, outcome),
+            Entry::Worked { value, .. } => self.step_worked(call, value),
             Entry::Attempted {
                 attempt,
                 failure,

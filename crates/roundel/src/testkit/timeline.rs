@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use roundel_core::{Entry, Failure, Outcome, RunRow, decode_entries};
+use roundel_core::{Entry, Failure, Outcome, RunRow, Why, decode_entries};
 use roundel_store::Dump;
 
 /// What happened in a run, in order, with the time since it was started.
@@ -155,12 +155,43 @@ impl fmt::Display for Timeline {
                     let what = names.get(call).map_or("", String::as_str);
                     writeln!(f, "{call}: {what} was let go")?;
                 }
+                Entry::Worked { call, what, value } => {
+                    writeln!(
+                        f,
+                        "{call}: {what} returned {}, waits for what it set off",
+                        value.as_str()
+                    )?;
+                    names.insert(*call, what.to_string());
+                }
+                Entry::Settled {
+                    call,
+                    ends,
+                    failure,
+                } => {
+                    let what = names.get(call).map_or("", String::as_str);
+                    let ended = ends.len();
+                    match failure {
+                        None => writeln!(f, "{call}: {what} settled, {ended} ended")?,
+                        Some(failure) => writeln!(f, "{call}: {what} failed: {failure}")?,
+                    }
+                }
+                Entry::RollingBack { why, .. } => writeln!(f, "rolls back: {}", reason(why))?,
                 Entry::CancelSeen => writeln!(f, "asked to end")?,
                 Entry::Continued => writeln!(f, "begins anew")?,
                 Entry::Ended { state } => writeln!(f, "{}", state.as_str())?,
             }
         }
         Ok(())
+    }
+}
+
+fn reason(why: &Why) -> String {
+    match why {
+        Why::Failed(failure) => format!("it failed: {failure}"),
+        Why::Cancelled => "it was cancelled".into(),
+        Why::Asked => "it is undone".into(),
+        Why::Retried => "an undo that failed is tried again".into(),
+        Why::Skipped => "an undo that failed is left out".into(),
     }
 }
 

@@ -115,6 +115,7 @@ impl Worker {
             match live.turn(self.store().now()) {
                 Turn::Commit(round) => ahead.push(((live, port), round)),
                 turn => {
+                    // What is to be settled is said again at its next turn.
                     if let Turn::Read(call) = turn {
                         live.read_again(call);
                     }

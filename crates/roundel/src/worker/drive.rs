@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use roundel_core::{
     Caused, Claimed, Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState,
-    Start, Started, Then, Timestamp,
+    Scope, ScopeEnd, Start, Started, Target, Then, Timestamp,
 };
-use roundel_store::{Answer, Ask, Error, Query};
+use roundel_store::{Answer, Ask, Error, Query, RunView};
 use tokio::sync::oneshot;
 
 use super::births::Birth;
@@ -34,6 +34,17 @@ enum Lost {
     Lease,
     /// It was claimed again, at another place in its journal.
     Place(Box<Claimed>),
+}
+
+/// How a run ended, if it has.
+fn scope_end(view: RunView) -> Option<ScopeEnd> {
+    let RunView { row, lane, .. } = view;
+    Some(ScopeEnd {
+        run: row.id,
+        workflow: lane.workflow,
+        state: row.state,
+        outcome: row.outcome.filter(|_| row.state.has_ended())?,
+    })
 }
 
 impl Worker {
@@ -60,6 +71,7 @@ impl Worker {
                 }
                 Turn::Step => self.step(live, &port).await,
                 Turn::Read(call) => self.read_state(live, call).await,
+                Turn::Settle(call, scope) => self.settle(live, call, scope).await,
                 Turn::Wait(until) => {
                     self.wait(&port, until).await;
                     After::Mine(live)
@@ -319,6 +331,54 @@ impl Worker {
         After::Mine(live)
     }
 
+    /// Reads how the runs of a scope ended.
+    async fn settle(self: &Arc<Self>, mut live: Box<LiveRun>, call: u32, scope: Scope) -> After {
+        match self.ends_of(live.run(), scope).await {
+            Ok(ends) => live.settled(call, ends),
+            Err(Error::Closed) => {
+                self.forget(live.run());
+                return After::Gone;
+            }
+            Err(_) => {
+                let until = self.store().now().after(Duration::from_millis(20));
+                self.store().clock().sleep_until(until).await;
+            }
+        }
+        After::Mine(live)
+    }
+
+    async fn ends_of(&self, run: RunId, scope: Scope) -> Result<Vec<ScopeEnd>, Error> {
+        let mut ends = Vec::new();
+        let (execution, call) = match scope {
+            Scope::Child(child) => {
+                let query = Query::Run(self.config.namespace.clone(), Target::Run(child));
+                if let Answer::Run(Some(view)) = self.store().read(query).await? {
+                    ends.extend(scope_end(*view));
+                }
+                return Ok(ends);
+            }
+            Scope::Call { execution, call } => (execution, call),
+        };
+        let mut from = 0;
+        loop {
+            let query = Query::Scope {
+                run,
+                execution,
+                call,
+                from,
+            };
+            let Answer::Runs(page) = self.store().read(query).await? else {
+                unreachable!("runs were asked for")
+            };
+            let last = page.items.last().and_then(|view| view.row.number);
+            ends.extend(page.items.into_iter().filter_map(scope_end));
+            match last {
+                Some(last) if page.more => from = last + 1,
+                _ => return Ok(ends),
+            }
+        }
+    }
+
     /// Waits until something wakes the run, or until that time.
     async fn wait(&self, port: &Port, until: Option<Timestamp>) {
         let clock = self.store().clock().clone();
@@ -369,7 +429,7 @@ impl Worker {
         match live.turn(self.store().now()) {
             Turn::Commit(round) => start.first = Some(round),
             Turn::Read(call) => live.read_again(call),
-            Turn::Step | Turn::Wait(_) | Turn::Yield => {}
+            Turn::Step | Turn::Settle(..) | Turn::Wait(_) | Turn::Yield => {}
         }
         let run: RunId = start.run;
         let ask = Box::new(Ask::Op(Op::Start(start)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{CancelMark, Claimed, Failure, Op, Then};
+use roundel_core::{Claimed, Failure, Op, Then};
 use roundel_store::{Answer, Ask, Query};
 
 use super::{Port, Worker};
@@ -52,8 +52,8 @@ impl Worker {
                 self.park_unread(&claimed, failure).await;
                 return None;
             }
-            Ok(journal) if claimed.cancel != CancelMark::None => {
-                LiveRun::cancelled(info, journal, (claimed, driver))
+            Ok(journal) if !journal.needs_function(claimed.cancel) => {
+                LiveRun::without_code(info, journal, (claimed, driver))
             }
             Ok(journal) => {
                 if !journal.entries.is_empty() {

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub)]
 
 mod bad_input;
+mod cooperation;
 mod examples;
 #[cfg(feature = "testkit")]
 mod explore;

@@ -50,6 +50,13 @@ impl Model {
         rows.map(|(_, row)| row.clone()).collect()
     }
 
+    /// The runs that one call set off together, in order.
+    #[must_use]
+    pub fn scope(&self, run: RunId, execution: u32, call: u32) -> Vec<RunId> {
+        let scope = (run, execution, call);
+        self.tables.index.scope(scope, 0).collect()
+    }
+
     /// Everything that should not be, in any row.
     pub fn check(&self, out: &mut Vec<Violation>) {
         for (run, record) in self.tables.records(None, usize::MAX).items {

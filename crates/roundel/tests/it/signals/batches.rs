@@ -145,6 +145,7 @@ fn requests(client: &Client, namespace: &Name, raw: Raw) -> Vec<Op> {
         Op::Resume(Resume {
             namespace: namespace.clone(),
             target: key("a"),
+            skip: false,
         }),
         Op::Delete(Delete {
             namespace: namespace.clone(),

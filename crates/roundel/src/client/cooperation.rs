@@ -1,0 +1,111 @@
+//! What a client asks of cooperation: publish, subscribe, undo, and what follows a rollback that
+//! failed.
+
+use roundel_core::{
+    Accept, Name, Op, Published, Reply, Resume, Subscribe, SubscriptionId, Undo, Undone,
+};
+use roundel_store::{Answer, Query};
+use serde::Serialize;
+
+use super::{Client, To};
+use crate::cx::publication;
+use crate::{Error, Topic};
+
+impl Client {
+    /// Publishes to a topic: every workflow that subscribes at this moment starts a run of its
+    /// own. Nobody waits for them.
+    ///
+    /// # Errors
+    /// When the value has no JSON form, or the database cannot be written.
+    pub async fn publish<T: Serialize>(
+        &self,
+        topic: Topic<T>,
+        value: &T,
+    ) -> Result<Published, Error> {
+        let publish = publication(self.inner.namespace.clone(), topic, value)?;
+        match self.inner.op(Op::Publish(publish)).await? {
+            Reply::Published(published) => Ok(published),
+            _ => unreachable!("a publication answers as one"),
+        }
+    }
+
+    /// Makes a workflow's interest in a topic known; it need not be deployed yet. What was
+    /// published before is not affected. Returns whether that is new.
+    ///
+    /// # Errors
+    /// When a name is no name, or the database cannot be written.
+    pub async fn subscribe(&self, topic: &str, workflow: &str) -> Result<bool, Error> {
+        self.set_subscription(topic, workflow, true).await
+    }
+
+    /// Ends a workflow's interest in a topic. What is under way goes on. Returns whether there was
+    /// one.
+    ///
+    /// # Errors
+    /// When a name is no name, or the database cannot be written.
+    pub async fn unsubscribe(&self, topic: &str, workflow: &str) -> Result<bool, Error> {
+        self.set_subscription(topic, workflow, false).await
+    }
+
+    async fn set_subscription(&self, topic: &str, workflow: &str, on: bool) -> Result<bool, Error> {
+        let subscribe = Subscribe {
+            namespace: self.inner.namespace.clone(),
+            topic: Name::new(topic.to_owned())?,
+            workflow: Name::new(workflow.to_owned())?,
+            on,
+        };
+        match self.inner.op(Op::Subscribe(subscribe)).await? {
+            Reply::Subscribed(new) => Ok(new),
+            _ => unreachable!("a subscription answers as one"),
+        }
+    }
+
+    /// Who subscribes to what, by topic.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn subscriptions(&self) -> Result<Vec<SubscriptionId>, Error> {
+        let query = Query::Subscriptions(self.inner.namespace.clone());
+        match self.inner.read(query).await? {
+            Answer::Subscriptions(all) => Ok(all.into_iter().map(|(id, _)| id).collect()),
+            _ => unreachable!("subscriptions were asked for"),
+        }
+    }
+
+    /// Undoes what a run did, and all below it, newest first. It must have completed, or be
+    /// parked: then it is let go, and rolls back.
+    ///
+    /// # Errors
+    /// When there is no such run, or it is not at rest.
+    pub async fn undo(&self, to: impl Into<To>) -> Result<Undone, Error> {
+        let (namespace, target) = (self.inner.namespace.clone(), to.into().checked()?);
+        match self.inner.op(Op::Undo(Undo { namespace, target })).await? {
+            Reply::Undone(answer) => Ok(answer),
+            _ => unreachable!("an undo answers as one"),
+        }
+    }
+
+    /// Lets a rollback that failed go on without the undo that failed.
+    ///
+    /// # Errors
+    /// When no rollback of the run has failed.
+    pub async fn resume_skipping(&self, to: impl Into<To>) -> Result<(), Error> {
+        let (namespace, target) = (self.inner.namespace.clone(), to.into().checked()?);
+        let resume = Resume {
+            namespace,
+            target,
+            skip: true,
+        };
+        self.inner.op(Op::Resume(resume)).await.map(drop)
+    }
+
+    /// Accepts what a failed rollback left undone.
+    ///
+    /// # Errors
+    /// When no rollback of the run has failed.
+    pub async fn accept(&self, to: impl Into<To>) -> Result<(), Error> {
+        let (namespace, target) = (self.inner.namespace.clone(), to.into().checked()?);
+        let accept = Accept { namespace, target };
+        self.inner.op(Op::Accept(accept)).await.map(drop)
+    }
+}

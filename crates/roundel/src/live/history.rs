@@ -1,0 +1,211 @@
+//! What a run's journal says can be undone, in which order, and what of it has been.
+//!
+//! Kept beside the run as its journal grows, and built from the journal alone when it is read: so
+//! a rollback that needs no code of the workflow can do without it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use roundel_core::{Call, Entry, Name, Outcome, Payload, RunState, Scope, UndoBy, Why};
+
+/// One call, as far as it can be undone.
+#[derive(Clone, Debug)]
+pub(crate) struct Past {
+    pub(crate) call: u32,
+    pub(crate) name: Name,
+    /// What it set off, if it did.
+    pub(crate) scope: Option<Scope>,
+    /// How it is undone, if it is.
+    pub(crate) undo: Option<Undoable>,
+    /// The entry that says that it completed; that it began, if it did not.
+    at: u64,
+}
+
+/// A step or effect that can be undone.
+#[derive(Clone, Debug)]
+pub(crate) struct Undoable {
+    /// What it came to, if it completed.
+    pub(crate) value: Option<Payload>,
+    pub(crate) by: UndoBy,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pasts: BTreeMap<u32, Past>,
+    /// Which calls undo or roll back which.
+    undoing: BTreeMap<u32, (u32, bool)>,
+    undone: BTreeSet<u32>,
+    rolled_back: BTreeSet<u32>,
+    /// The last that failed to be undone, or rolled back.
+    failed: Option<(u32, bool)>,
+    /// The highest number of a call.
+    pub(crate) last_call: u32,
+    /// Where its rollback stands, if it has one: why, and how the run had ended.
+    pub(crate) why: Option<Why>,
+}
+
+impl History {
+    /// Takes the journal's next entry.
+    pub(crate) fn note(&mut self, entry: &Entry, at: u64, execution: u32) {
+        match entry {
+            Entry::Begun { call, what } => {
+                self.seen(*call);
+                self.begun((*call, execution), what, at, None);
+            }
+            Entry::Worked { call, what, value } => {
+                self.seen(*call);
+                let scope = Scope::Call {
+                    execution,
+                    call: *call,
+                };
+                self.begun((*call, execution), what, at, Some(scope));
+                self.done(*call, &Outcome::Value(value.clone()), at);
+            }
+            Entry::Did {
+                call,
+                what,
+                outcome,
+            } => {
+                self.seen(*call);
+                let failed = matches!(outcome, Outcome::Failure(_));
+                if failed && matches!(what, Call::Step { .. }) {
+                    return;
+                }
+                self.begun((*call, execution), what, at, None);
+                self.done(*call, outcome, at);
+            }
+            Entry::Done { call, outcome } => self.done(*call, outcome, at),
+            Entry::Settled { call, ends, .. } => {
+                let left = [RunState::Completed, RunState::RollbackFailed];
+                let nothing = !ends.iter().any(|end| left.contains(&end.state));
+                if let Some(past) = self.pasts.get_mut(call) {
+                    past.at = at;
+                    if nothing && !ends.is_empty() {
+                        past.scope = None;
+                    }
+                }
+            }
+            Entry::RollingBack { why, .. } => {
+                if *why == Why::Skipped {
+                    let failed = self.failed.take();
+                    self.finished(failed);
+                }
+                self.why = Some(match (why, self.why.take()) {
+                    (Why::Retried | Why::Skipped, Some(first)) => first,
+                    (why, _) => why.clone(),
+                });
+            }
+            Entry::Attempted { call, .. } | Entry::Dropped { call } => self.seen(*call),
+            Entry::Started { .. } | Entry::CancelSeen | Entry::Continued | Entry::Ended { .. } => {}
+        }
+    }
+
+    fn seen(&mut self, call: u32) {
+        self.last_call = self.last_call.max(call);
+    }
+
+    fn begun(
+        &mut self,
+        (call, execution): (u32, u32),
+        what: &Call,
+        at: u64,
+        set_off: Option<Scope>,
+    ) {
+        let scope = match what {
+            Call::Child { run, .. } => Some(Scope::Child(*run)),
+            Call::Children { .. } | Call::Publish { .. } => Some(Scope::Call { execution, call }),
+            Call::Undo { of, .. } => {
+                self.undoing.insert(call, (*of, true));
+                return;
+            }
+            Call::RollBack { of } => {
+                self.undoing.insert(call, (*of, false));
+                return;
+            }
+            _ => set_off,
+        };
+        let undo = what.undo().map(|by| Undoable {
+            value: None,
+            by: by.clone(),
+        });
+        if scope.is_none() && undo.is_none() {
+            return;
+        }
+        let name = Name::new(what.signature().1.to_owned()).unwrap_or(Name::constant("call"));
+        let past = Past {
+            call,
+            name,
+            scope,
+            undo,
+            at,
+        };
+        self.pasts.insert(call, past);
+    }
+
+    fn done(&mut self, call: u32, outcome: &Outcome, at: u64) {
+        if let Some(undoing) = self.undoing.remove(&call) {
+            match outcome {
+                Outcome::Value(_) => self.finished(Some(undoing)),
+                Outcome::Failure(_) => self.failed = Some(undoing),
+            }
+            return;
+        }
+        let Some(past) = self.pasts.get_mut(&call) else {
+            return;
+        };
+        past.at = at;
+        match outcome {
+            Outcome::Value(value) => {
+                if let Some(undo) = &mut past.undo {
+                    undo.value = Some(value.clone());
+                }
+            }
+            Outcome::Failure(failure) => {
+                // A child that failed has undone what it did, unless it says that it could not.
+                if failure.code != ROLLBACK_FAILED {
+                    past.scope = None;
+                }
+                if failure.did_not_happen {
+                    past.undo = None;
+                }
+            }
+        }
+    }
+
+    fn finished(&mut self, undoing: Option<(u32, bool)>) {
+        match undoing {
+            Some((of, true)) => drop(self.undone.insert(of)),
+            Some((of, false)) => drop(self.rolled_back.insert(of)),
+            None => {}
+        }
+    }
+
+    /// What is left to be undone, newest first.
+    pub(crate) fn plan(&self) -> Vec<Past> {
+        let mut plan: Vec<Past> = self
+            .pasts
+            .values()
+            .filter_map(|past| self.left(past))
+            .collect();
+        plan.sort_by_key(|past| std::cmp::Reverse(past.at));
+        plan
+    }
+
+    fn left(&self, past: &Past) -> Option<Past> {
+        let mut past = past.clone();
+        past.scope = past
+            .scope
+            .filter(|_| !self.rolled_back.contains(&past.call));
+        past.undo = past.undo.filter(|_| !self.undone.contains(&past.call));
+        (past.scope.is_some() || past.undo.is_some()).then_some(past)
+    }
+
+    /// Does what is left need the code of the workflow?
+    pub(crate) fn needs_code(&self) -> bool {
+        let left = self.pasts.values().filter_map(|past| self.left(past));
+        let mut undos = left.filter_map(|past| past.undo);
+        undos.any(|undo| undo.by == UndoBy::Code)
+    }
+}
+
+/// The code of a failure that says that a rollback did not come to its end.
+pub(crate) const ROLLBACK_FAILED: &str = "rollback_failed";

@@ -1,0 +1,136 @@
+//! Undoing what a run did. The walk is itself a function over durable calls, made by the engine
+//! from the run's history: so it is recorded, resumed after a crash, retried and fenced as any
+//! workflow is. Its calls are numbered on from the last that the journal has.
+
+use std::task::Wake;
+
+use roundel_core::mutant::{self, Mutant};
+use roundel_core::{Class, Entry, Failure, Outcome, Payload, RunState, UndoMark, Why, undone};
+
+use super::history::{History, Past, ROLLBACK_FAILED};
+use super::{LiveRun, Turn};
+use crate::cx::Cx;
+
+/// A rollback that is under way.
+pub(super) struct Rolling {
+    /// It is waited for what the run had set off and not seen the end of.
+    started: bool,
+}
+
+impl LiveRun {
+    /// Its history, with what the draft will add to it.
+    fn history_with_draft(&self) -> History {
+        let mut history = self.history.clone();
+        let execution = self.shared.info.execution;
+        for (at, entry) in (self.head + 1..).zip(&self.draft.entries) {
+            history.note(entry, at, execution);
+        }
+        history
+    }
+
+    /// Has the run done something that must be undone if it ends otherwise than it should?
+    pub(super) fn has_something_to_undo(&self) -> bool {
+        !self.history_with_draft().plan().is_empty()
+    }
+
+    /// From now on it undoes what it did.
+    pub(super) fn roll_back(&mut self, why: Why) {
+        self.close_waits();
+        self.draft.push(Entry::RollingBack { why, was: None });
+        self.draft.undo = Some(UndoMark::Underway);
+        self.enter_rollback();
+    }
+
+    /// The journal says, or will say with the next round, that the run is rolled back. What the
+    /// function still wanted is let go.
+    pub(super) fn enter_rollback(&mut self) {
+        self.let_go();
+        self.shared.lock().begin_rollback();
+        self.timers.clear();
+        self.steps.clear();
+        self.reads.clear();
+        self.settles.clear();
+        self.returned = None;
+        self.cancelling = None;
+        self.rolling = Some(Rolling { started: false });
+        self.flag.wake_by_ref();
+    }
+
+    /// Begins the walk, once all that the run had set off has ended.
+    pub(super) fn start_rollback(&mut self) {
+        let waits = !self.children.is_empty() || !self.scopes.is_empty();
+        let Some(rolling) = self.rolling.as_mut().filter(|rolling| !rolling.started) else {
+            return;
+        };
+        if waits {
+            return;
+        }
+        rolling.started = true;
+        let history = self.history_with_draft();
+        let mut plan = history.plan();
+        if mutant::on(Mutant::UndoneInForwardOrder) {
+            plan.reverse();
+        }
+        self.shared.lock().number_from(history.last_call);
+        let cx = Cx {
+            shared: self.shared.clone(),
+        };
+        self.future = Some(Box::pin(walk(cx, plan)));
+        self.flag.wake_by_ref();
+    }
+
+    /// The walk has come to its end.
+    pub(super) fn rolled_back(&mut self, result: Result<Payload, Failure>) -> Turn {
+        let why = self.history_with_draft().why;
+        let reason = match why {
+            Some(Why::Failed(failure)) => *failure,
+            Some(Why::Cancelled) => {
+                Failure::new(Class::Cancelled, "the run was cancelled").with_code("cancelled")
+            }
+            _ => undone(),
+        };
+        match result {
+            Ok(_) => {
+                let state = match reason.class {
+                    Class::Cancelled if reason.code == "cancelled" => RunState::Cancelled,
+                    _ => RunState::RolledBack,
+                };
+                self.end(state, Outcome::Failure(Box::new(reason)))
+            }
+            Err(failure) => {
+                let message = format!(
+                    "what the run did could not be undone: {}; retry it, leave that out, or \
+                     accept what remains",
+                    failure.message
+                );
+                let failure = Failure::business(message)
+                    .with_code(ROLLBACK_FAILED)
+                    .with_data(&reason)
+                    .caused_by(failure);
+                self.end(
+                    RunState::RollbackFailed,
+                    Outcome::Failure(Box::new(failure)),
+                )
+            }
+        }
+    }
+}
+
+/// Does the entry say that the run undoes what it did because it was cancelled?
+pub(super) fn is_cancelled(entry: &Entry) -> bool {
+    let why = Why::Cancelled;
+    *entry == Entry::RollingBack { why, was: None }
+}
+
+/// Newest first: what a call set off, then the call itself.
+async fn walk(cx: Cx, plan: Vec<Past>) -> Result<Payload, Failure> {
+    for past in plan {
+        if let Some(scope) = past.scope {
+            cx.roll_back_scope(past.call, scope).await?;
+        }
+        if let Some(undo) = past.undo {
+            cx.undo_call((past.call, past.name), undo).await?;
+        }
+    }
+    Ok(Payload::null())
+}

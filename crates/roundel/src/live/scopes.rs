@@ -1,0 +1,270 @@
+//! What calls set off together, as its end reaches the function.
+
+use roundel_core::{
+    Call, Caused, Consumed, Delivery, Entry, Failure, Outcome, Payload, Publish, RunState, Scope,
+    ScopeEnd, Source, limits,
+};
+
+use super::history::ROLLBACK_FAILED;
+use super::{LiveRun, Turn};
+use crate::cx::shared::{Asked, Phase};
+use crate::cx::{ends_value, scope_result};
+
+impl LiveRun {
+    /// Is this about what a call set off together, or rolls back?
+    pub(super) fn is_of_scope(&self, delivery: &Delivery) -> bool {
+        let call = delivery.call;
+        let inner = self.shared.lock();
+        let rolls_back = |ask: &Asked| matches!(ask, Asked::RollBack(_));
+        self.scopes.contains_key(&call)
+            || self.draft.scopes.contains(&call)
+            || inner
+                .calls
+                .get(&call)
+                .is_some_and(|slot| rolls_back(&slot.ask))
+    }
+
+    /// All runs of a scope have ended, or some of them could not be set off.
+    pub(super) fn take_settled(&mut self, delivery: Delivery) {
+        let call = delivery.call;
+        if matches!(delivery.body, Outcome::Failure(_)) {
+            self.refused.push(delivery);
+            return;
+        }
+        let inner = self.shared.lock();
+        let slot = inner.calls.get(&call).filter(|_| !inner.closed);
+        let waits =
+            slot.is_some_and(|slot| slot.phase == Phase::Open) && !inner.dropped.contains(&call);
+        let rolls_back = slot.is_some_and(|slot| matches!(slot.ask, Asked::RollBack(_)));
+        drop(inner);
+        if !waits {
+            // Nobody waits for it any more; that it is over matters all the same.
+            let ends = Vec::new();
+            return self.settle(delivery, ends, None);
+        }
+        if rolls_back && failed(&delivery) == 0 {
+            let outcome = Outcome::Value(Payload::null());
+            return self.settle_rollback(delivery, outcome);
+        }
+        self.settles.push_back((call, delivery));
+    }
+
+    /// The scope whose runs are to be read next.
+    pub(super) fn next_to_settle(&self) -> Option<Turn> {
+        let (call, _) = self.settles.front()?;
+        let inner = self.shared.lock();
+        let scope = match inner.calls.get(call).map(|slot| &slot.ask) {
+            Some(Asked::RollBack(scope)) => *scope,
+            _ => Scope::Call {
+                execution: self.shared.info.execution,
+                call: *call,
+            },
+        };
+        Some(Turn::Settle(*call, scope))
+    }
+
+    /// How the runs of this scope ended.
+    pub(crate) fn settled(&mut self, call: u32, ends: Vec<ScopeEnd>) {
+        let place = self.settles.iter().position(|(of, _)| *of == call);
+        let Some((_, delivery)) = place.and_then(|place| self.settles.remove(place)) else {
+            return;
+        };
+        let inner = self.shared.lock();
+        let slot = inner.calls.get(&call);
+        let rolls_back = slot.is_some_and(|slot| matches!(slot.ask, Asked::RollBack(_)));
+        let what = slot.map(|slot| (slot.what.clone(), slot.worked.clone()));
+        drop(inner);
+        if rolls_back {
+            let outcome = Outcome::Failure(Box::new(not_rolled_back(&ends)));
+            return self.settle_rollback(delivery, outcome);
+        }
+        let Some((what, worked)) = what else {
+            return self.settle(delivery, ends, None);
+        };
+        let outcome = self.scope_outcome((call, &what), worked, &ends, failed(&delivery));
+        self.settle(delivery, ends, Some(outcome));
+    }
+
+    /// What the call comes to, given how what it set off ended.
+    fn scope_outcome(
+        &self,
+        (call, what): (u32, &Call),
+        worked: Option<Payload>,
+        ends: &[ScopeEnd],
+        failed: u32,
+    ) -> Outcome {
+        let mut refused = self.refused.iter().filter(|delivery| delivery.call == call);
+        if let Some(Outcome::Failure(failure)) = refused.next().map(|delivery| &delivery.body) {
+            return Outcome::Failure(failure.clone());
+        }
+        let size = scope_size(ends);
+        if size > limits::PAYLOAD_BYTES {
+            return Outcome::Failure(Box::new(too_large(what, size)));
+        }
+        let value = scope_result(what, ends, failed).and_then(|()| match worked {
+            Some(value) => Ok(value),
+            None => ends_value(ends),
+        });
+        value.into()
+    }
+
+    /// The end of a scope goes into the journal, and to whoever waits for it.
+    fn settle(&mut self, delivery: Delivery, mut ends: Vec<ScopeEnd>, outcome: Option<Outcome>) {
+        let call = delivery.call;
+        let asked = self.scopes.remove(&call);
+        self.draft.settled.extend(asked.map(|asked| (call, asked)));
+        if scope_size(&ends) > limits::PAYLOAD_BYTES {
+            ends.clear();
+        }
+        if let Some(outcome) = &outcome {
+            let mut inner = self.shared.lock();
+            inner.ended.clone_from(&ends);
+            inner.complete(call, outcome.clone());
+        }
+        let failure = match outcome {
+            Some(Outcome::Failure(failure)) => Some(failure),
+            _ => None,
+        };
+        self.draft.push(Entry::Settled {
+            call,
+            ends,
+            failure,
+        });
+        let (its, others) = std::mem::take(&mut self.refused)
+            .into_iter()
+            .partition(|refused| refused.call == call);
+        self.refused = others;
+        let its: Vec<Delivery> = its;
+        its.into_iter().for_each(|refused| self.consume(refused));
+        self.consume(delivery);
+    }
+
+    fn settle_rollback(&mut self, delivery: Delivery, outcome: Outcome) {
+        let call = delivery.call;
+        self.shared.lock().complete(call, outcome.clone());
+        self.draft.push(Entry::Done { call, outcome });
+        self.consume(delivery);
+    }
+
+    fn consume(&mut self, delivery: Delivery) {
+        if let Source::Mail(number) = delivery.source {
+            self.draft.consumed.push(Consumed::Mail(number));
+        }
+    }
+
+    /// The journal says how a scope ended.
+    pub(super) fn replay_settled(
+        &mut self,
+        call: u32,
+        (ends, failure): (Vec<ScopeEnd>, Option<Box<Failure>>),
+    ) -> Result<(), Failure> {
+        self.scopes.remove(&call);
+        let mut inner = self.shared.lock();
+        let slot = inner.calls.get(&call);
+        let open = slot.is_some_and(|slot| slot.phase == Phase::Open);
+        if !open || inner.dropped.contains(&call) || inner.closed {
+            return Ok(());
+        }
+        let slot = inner.calls.get(&call).expect("just seen");
+        let (what, worked) = (slot.what.clone(), slot.worked.clone());
+        drop(inner);
+        let outcome = match failure {
+            Some(failure) => Outcome::Failure(failure),
+            None => self.scope_outcome((call, &what), worked, &ends, 0),
+        };
+        inner = self.shared.lock();
+        inner.ended = ends;
+        inner.complete(call, outcome);
+        Ok(())
+    }
+
+    /// A step is committed; what it set off is waited for.
+    pub(super) fn step_worked(&mut self, call: u32, value: Payload) {
+        self.scopes.insert(call, false);
+        if let Some(slot) = self.shared.lock().calls.get_mut(&call) {
+            slot.phase = Phase::Open;
+            slot.worked = Some(value);
+        }
+    }
+
+    /// The step's entry, and what it publishes.
+    pub(super) fn with_emitted(&mut self, entry: Entry) -> (Entry, Vec<Caused>) {
+        let emitted: Vec<Publish> = std::mem::take(&mut self.shared.lock().emitted);
+        match entry {
+            Entry::Did {
+                call,
+                what,
+                outcome: Outcome::Value(value),
+            } if !emitted.is_empty() => {
+                let caused = emitted.into_iter();
+                let caused = caused.map(|publish| Caused::Publish(call, Box::new(publish)));
+                (Entry::Worked { call, what, value }, caused.collect())
+            }
+            entry => (entry, Vec::new()),
+        }
+    }
+
+    /// The function let go of a call that set off runs: they are asked to end.
+    pub(super) fn forget_scope(&mut self, call: u32) {
+        if let Some(asked) = self.scopes.get_mut(&call) {
+            *asked = true;
+            let execution = self.shared.info.execution;
+            self.draft.cancels.push(Scope::Call { execution, call });
+        }
+        // What the database does not know yet is not told to it at all.
+        self.draft.scopes.retain(|of| *of != call);
+        self.draft.caused.retain(|caused| match caused {
+            Caused::Children(of, _) | Caused::Publish(of, _) => *of != call,
+            _ => true,
+        });
+        self.settles.retain(|(of, _)| *of != call);
+    }
+}
+
+/// How many runs of the scope ended otherwise than they should.
+fn failed(delivery: &Delivery) -> u32 {
+    match &delivery.body {
+        Outcome::Value(value) => value.decode().unwrap_or(0),
+        Outcome::Failure(_) => 0,
+    }
+}
+
+fn scope_size(ends: &[ScopeEnd]) -> usize {
+    let size = |end: &ScopeEnd| match &end.outcome {
+        Outcome::Value(value) => value.size() + 128,
+        Outcome::Failure(failure) => failure.message.len() + 256,
+    };
+    ends.iter().map(size).sum()
+}
+
+/// The results of a scope do not fit into the journal.
+fn too_large(what: &Call, size: usize) -> Failure {
+    let limit = limits::PAYLOAD_BYTES;
+    Failure::permanent(format!(
+        "the results of what {what} set off have {size} bytes together; at most {limit} are \
+         allowed; let the runs return references"
+    ))
+    .with_code("too_large")
+}
+
+/// Why a rollback cannot go on: what was set off could not be undone.
+fn not_rolled_back(ends: &[ScopeEnd]) -> Failure {
+    let stuck = |end: &&ScopeEnd| end.state == RunState::RollbackFailed;
+    let stuck: Vec<&ScopeEnd> = ends.iter().filter(stuck).collect();
+    let message = match stuck.first() {
+        Some(first) => format!(
+            "{} of the runs that it set off could not be undone; the first is run {} of `{}`",
+            stuck.len(),
+            first.run,
+            first.workflow
+        ),
+        None => "a run that it set off could not be undone".to_owned(),
+    };
+    let failure = Failure::business(message)
+        .with_code(ROLLBACK_FAILED)
+        .with_data(&stuck);
+    match stuck.first().map(|first| &first.outcome) {
+        Some(Outcome::Failure(cause)) => failure.caused_by((**cause).clone()),
+        _ => failure,
+    }
+}
