@@ -50,6 +50,10 @@ impl Words {
             Op::Renew(_) => "a renewal of leases".into(),
             Op::Release(_) => "a release of leases".into(),
             Op::Register(_) => "the registration of a worker".into(),
+            Op::Publish(publish) => format!("the publication to `{}`", publish.topic),
+            Op::Subscribe(subscribe) => format!("the subscription to `{}`", subscribe.topic),
+            Op::Undo(_) => "a request to undo a run".into(),
+            Op::Accept(_) => "the acceptance of a failed rollback".into(),
             Op::Resume(_) => "a request to resume a run".into(),
             Op::Delete(_) => "a request to delete a run".into(),
         }
@@ -103,6 +107,14 @@ impl Words {
                 format!("recorded that attempt {attempt} of {what} failed")
             }
             Entry::Dropped { call: number } => format!("let go of {}", call(*number)),
+            Entry::Worked { call, what, .. } => {
+                self.calls.insert((run, *call), what.to_string());
+                format!("recorded {what} and what it set off")
+            }
+            Entry::Settled { call: number, .. } => {
+                format!("recorded the end of what {} set off", call(*number))
+            }
+            Entry::RollingBack { .. } => "began to undo the run".into(),
             Entry::CancelSeen => "took up the request to end".into(),
             Entry::Continued => "began the run anew".into(),
             Entry::Ended { state } => format!("ended the run as {}", state.as_str()),
