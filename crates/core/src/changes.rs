@@ -77,7 +77,8 @@ pub struct Changes {
     /// Latches.
     pub latches: Vec<(LatchId, Write<LatchRow>)>,
     /// Runs to remove with everything under them: journal, labels, mail, waits, keys, state, what
-    /// they published, their latches, and who waited for their end. That they waited for others' is left, and goes with those.
+    /// they published, their latches, and who waited for their end. That they waited for others'
+    /// is left, and goes with those.
     pub deleted: Vec<RunId>,
 }
 

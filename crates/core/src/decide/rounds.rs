@@ -215,15 +215,8 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
             return;
         }
     };
-    let sets_off = matches!(
-        caused,
-        Caused::Child(..) | Caused::Children(..) | Caused::Publish(..)
-    );
-    if sets_off && answer.is_ok() {
-        let row = rows.run_mut(round.run).expect("checked");
-        if row.undo == UndoMark::Nothing {
-            row.undo = UndoMark::Possible;
-        }
+    if answer.is_ok() {
+        note_set_off(caused, rows.run_mut(round.run).expect("checked"));
     }
     let outcome = match answer {
         Ok(None) => return,
@@ -239,6 +232,17 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
     };
     let execution = rows.run(round.run).expect("checked").execution;
     super::wakes::tell(rows, (round.run, execution, call), &outcome, None, now);
+}
+
+/// What a run sets off and waits for is undone with it.
+fn note_set_off(caused: &Caused, row: &mut RunRow) {
+    let sets_off = matches!(
+        caused,
+        Caused::Child(..) | Caused::Children(..) | Caused::Publish(..)
+    );
+    if sets_off && row.undo == UndoMark::Nothing {
+        row.undo = UndoMark::Possible;
+    }
 }
 
 /// Waits for another run's end; one that has ended answers at once.

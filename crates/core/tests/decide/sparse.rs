@@ -96,6 +96,12 @@ impl Loader<'_> {
                     self.run(watch.1);
                 }
             }
+            need => self.load_scope(world, need),
+        }
+    }
+
+    fn load_scope(&mut self, world: &World, need: Need) {
+        match need {
             Need::State(run) => self
                 .rows
                 .states
@@ -121,6 +127,7 @@ impl Loader<'_> {
                 found.iter().for_each(|run| self.run(*run));
                 self.rows.scopes.insert((run, execution, call), found);
             }
+            _ => unreachable!("loaded otherwise"),
         }
     }
 

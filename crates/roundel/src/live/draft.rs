@@ -1,10 +1,11 @@
 //! What the next round will say, as it is gathered; and how calls get into it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use roundel_core::{
     Call, Caused, Class, Consumed, Entry, Failure, GateId, Name, OpenWait, Outcome, Parent,
-    Payload, Round, RunId, Scope, StateChange, Timestamp, UndoMark, encode_entries, limits,
+    Payload, Round, RunId, Scope, Start, StateChange, Timestamp, UndoMark, encode_entries, limits,
 };
 
 use super::{Due, LiveRun};
@@ -180,22 +181,7 @@ impl LiveRun {
                 self.timers.insert((at, call, Due::Sleep));
             }
             Asked::Wait { offerable, within } => {
-                let Call::Wait { signal, until } = what else {
-                    unreachable!("a wait waits")
-                };
-                *until = within.map(|within| now.after(within));
-                if let Some(until) = until {
-                    self.timers.insert((*until, call, Due::WaitEnds));
-                }
-                self.waits.insert(call, (signal.clone(), offerable));
-                if offerable {
-                    self.draft.gates.push(signal.clone());
-                }
-                self.draft.opened.push(OpenWait {
-                    call,
-                    name: signal.clone(),
-                    offerable,
-                });
+                self.begin_wait(call, what, (offerable, within), now);
             }
             Asked::Watch(target) => {
                 self.draft
@@ -211,17 +197,7 @@ impl LiveRun {
                 self.draft.children.push((call, start.run));
                 self.draft.caused.push(Caused::Child(call, start));
             }
-            Asked::Children(mut starts) => {
-                for start in &mut starts {
-                    start.parent = Some(Parent {
-                        run: info.run,
-                        execution: info.execution,
-                        call,
-                    });
-                }
-                self.draft.scopes.push(call);
-                self.draft.caused.push(Caused::Children(call, starts));
-            }
+            Asked::Children(starts) => self.begin_children(call, starts),
             Asked::Publish(publish) => {
                 self.draft.scopes.push(call);
                 self.draft.caused.push(Caused::Publish(call, publish));
@@ -244,6 +220,45 @@ impl LiveRun {
                 unreachable!("recorded when done")
             }
         }
+    }
+
+    fn begin_wait(
+        &mut self,
+        call: u32,
+        what: &mut Call,
+        (offerable, within): (bool, Option<Duration>),
+        now: Timestamp,
+    ) {
+        let Call::Wait { signal, until } = what else {
+            unreachable!("a wait waits")
+        };
+        *until = within.map(|within| now.after(within));
+        if let Some(until) = until {
+            self.timers.insert((*until, call, Due::WaitEnds));
+        }
+        self.waits.insert(call, (signal.clone(), offerable));
+        if offerable {
+            self.draft.gates.push(signal.clone());
+        }
+        self.draft.opened.push(OpenWait {
+            call,
+            name: signal.clone(),
+            offerable,
+        });
+    }
+
+    fn begin_children(&mut self, call: u32, mut starts: Vec<Start>) {
+        let info = &self.shared.info;
+        let (run, execution) = (info.run, info.execution);
+        for start in &mut starts {
+            start.parent = Some(Parent {
+                run,
+                execution,
+                call,
+            });
+        }
+        self.draft.scopes.push(call);
+        self.draft.caused.push(Caused::Children(call, starts));
     }
 
     /// Calls that the function let go of: their waits close, their children are asked to end.

@@ -107,30 +107,7 @@ impl LiveRun {
                 inner.complete(call, outcome);
                 Ok(())
             }
-            Entry::Attempted {
-                call,
-                what,
-                attempt,
-                failure,
-                at,
-                retry_at,
-            } => {
-                self.matches(call, &what)?;
-                let mut inner = self.shared.lock();
-                inner.fresh.retain(|fresh| *fresh != call);
-                let slot = inner.calls.get_mut(&call).expect("just matched");
-                slot.phase = Phase::Open;
-                slot.attempts.push(Attempted {
-                    attempt,
-                    message: failure.message,
-                    at,
-                });
-                drop(inner);
-                self.timers
-                    .retain(|(_, of, due)| (*of, *due) != (call, Due::Retry));
-                self.timers.insert((retry_at, call, Due::Retry));
-                Ok(())
-            }
+            entry @ Entry::Attempted { .. } => self.replay_attempted(entry),
             Entry::Done { call, outcome } => self.replay_done(call, outcome),
             Entry::Dropped { call } => {
                 let mut inner = self.shared.lock();
@@ -175,6 +152,35 @@ impl LiveRun {
                 "the journal has ended, but the run has not",
             )),
         }
+    }
+
+    fn replay_attempted(&mut self, entry: Entry) -> Result<(), Failure> {
+        let Entry::Attempted {
+            call,
+            what,
+            attempt,
+            failure,
+            at,
+            retry_at,
+        } = entry
+        else {
+            unreachable!("an attempt")
+        };
+        self.matches(call, &what)?;
+        let mut inner = self.shared.lock();
+        inner.fresh.retain(|fresh| *fresh != call);
+        let slot = inner.calls.get_mut(&call).expect("just matched");
+        slot.phase = Phase::Open;
+        slot.attempts.push(Attempted {
+            attempt,
+            message: failure.message,
+            at,
+        });
+        drop(inner);
+        self.timers
+            .retain(|(_, of, due)| (*of, *due) != (call, Due::Retry));
+        self.timers.insert((retry_at, call, Due::Retry));
+        Ok(())
     }
 
     fn replay_begun(&mut self, call: u32, what: Call, at: Timestamp) -> Result<(), Failure> {

@@ -40,11 +40,11 @@ impl LiveRun {
         if !waits {
             // Nobody waits for it any more; that it is over matters all the same.
             let ends = Vec::new();
-            return self.settle(delivery, ends, None);
+            return self.settle(&delivery, ends, None);
         }
         if rolls_back && failed(&delivery) == 0 {
             let outcome = Outcome::Value(Payload::null());
-            return self.settle_rollback(delivery, outcome);
+            return self.settle_rollback(&delivery, outcome);
         }
         self.settles.push_back((call, delivery));
     }
@@ -76,13 +76,13 @@ impl LiveRun {
         drop(inner);
         if rolls_back {
             let outcome = Outcome::Failure(Box::new(not_rolled_back(&ends)));
-            return self.settle_rollback(delivery, outcome);
+            return self.settle_rollback(&delivery, outcome);
         }
         let Some((what, worked)) = what else {
-            return self.settle(delivery, ends, None);
+            return self.settle(&delivery, ends, None);
         };
         let outcome = self.scope_outcome((call, &what), worked, &ends, failed(&delivery));
-        self.settle(delivery, ends, Some(outcome));
+        self.settle(&delivery, ends, Some(outcome));
     }
 
     /// What the call comes to, given how what it set off ended.
@@ -109,7 +109,7 @@ impl LiveRun {
     }
 
     /// The end of a scope goes into the journal, and to whoever waits for it.
-    fn settle(&mut self, delivery: Delivery, mut ends: Vec<ScopeEnd>, outcome: Option<Outcome>) {
+    fn settle(&mut self, delivery: &Delivery, mut ends: Vec<ScopeEnd>, outcome: Option<Outcome>) {
         let call = delivery.call;
         let asked = self.scopes.remove(&call);
         self.draft.settled.extend(asked.map(|asked| (call, asked)));
@@ -135,18 +135,18 @@ impl LiveRun {
             .partition(|refused| refused.call == call);
         self.refused = others;
         let its: Vec<Delivery> = its;
-        its.into_iter().for_each(|refused| self.consume(refused));
+        its.iter().for_each(|refused| self.consume(refused));
         self.consume(delivery);
     }
 
-    fn settle_rollback(&mut self, delivery: Delivery, outcome: Outcome) {
+    fn settle_rollback(&mut self, delivery: &Delivery, outcome: Outcome) {
         let call = delivery.call;
         self.shared.lock().complete(call, outcome.clone());
         self.draft.push(Entry::Done { call, outcome });
         self.consume(delivery);
     }
 
-    fn consume(&mut self, delivery: Delivery) {
+    fn consume(&mut self, delivery: &Delivery) {
         if let Source::Mail(number) = delivery.source {
             self.draft.consumed.push(Consumed::Mail(number));
         }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use roundel_core::{KeyId, KeyKind, Name, Refusal, RunId, RunRow, RunState, Target};
+use roundel_core::{KeyId, KeyKind, Name, PublicationId, Refusal, RunId, RunRow, RunState, Target};
 
 use super::state::{State, Tables};
-use crate::{Answer, Dump, Error, Page, Query, RunFilter, RunView, Stats};
+use crate::{
+    Answer, Dump, Error, MailView, Page, PublicationView, Query, RunFilter, RunView, Stats,
+};
 
 impl State {
     pub(super) fn read(&self, query: Query) -> Result<Answer, Error> {
@@ -30,14 +32,7 @@ impl State {
                 let rows = rows.filter(|row| row.first + u64::from(row.count) > after + 1);
                 Answer::Journal(page(rows.cloned(), limit))
             }
-            Query::Mail(run, after, limit) => {
-                tables.known(run)?;
-                let mail = tables.rows.mail_of(run).filter(|(id, _)| id.number > after);
-                let mut mail: Vec<_> = mail.map(|(id, row)| (id.clone(), row.clone())).collect();
-                mail.sort_by_key(|(id, _)| id.number);
-                mail.truncate(limit);
-                Answer::Mail(mail)
-            }
+            Query::Mail(run, after, limit) => Answer::Mail(tables.mail(run, after, limit)?),
             Query::State(run) => {
                 tables.known(run)?;
                 Answer::State(tables.rows.states.get(&run).cloned())
@@ -69,15 +64,7 @@ impl State {
                 topic,
                 before,
                 limit,
-            } => {
-                let all = tables.rows.publications.iter().filter(|(id, row)| {
-                    let earlier = before.is_none_or(|before| **id < before);
-                    earlier && row.namespace == namespace && row.topic == topic
-                });
-                let mut found: Vec<_> = all.map(|(id, row)| (*id, row.clone())).collect();
-                found.reverse();
-                Answer::Publications(page(found.into_iter(), limit))
-            }
+            } => Answer::Publications(tables.publications(&namespace, &topic, before, limit)),
             Query::Stats(namespace) => Answer::Stats(tables.stats(&namespace)),
             Query::Workers => Answer::Workers(
                 tables
@@ -108,6 +95,31 @@ impl Tables {
             .run(run)
             .map(|_| ())
             .ok_or(Error::Refused(Refusal::UnknownRun { run }))
+    }
+
+    fn mail(&self, run: RunId, after: u64, limit: usize) -> Result<Vec<MailView>, Error> {
+        self.known(run)?;
+        let mail = self.rows.mail_of(run).filter(|(id, _)| id.number > after);
+        let mut mail: Vec<_> = mail.map(|(id, row)| (id.clone(), row.clone())).collect();
+        mail.sort_by_key(|(id, _)| id.number);
+        mail.truncate(limit);
+        Ok(mail)
+    }
+
+    fn publications(
+        &self,
+        namespace: &Name,
+        topic: &Name,
+        before: Option<PublicationId>,
+        limit: usize,
+    ) -> Page<PublicationView> {
+        let all = self.rows.publications.iter().filter(|(id, row)| {
+            let earlier = before.is_none_or(|before| **id < before);
+            earlier && row.namespace == *namespace && row.topic == *topic
+        });
+        let mut found: Vec<_> = all.map(|(id, row)| (*id, row.clone())).collect();
+        found.reverse();
+        page(found.into_iter(), limit)
     }
 
     fn find(&self, namespace: &Name, target: &Target) -> Option<&RunRow> {

@@ -2,14 +2,17 @@
 //! runs, each sorted; the rest hangs under rows that are locked by then. A store that locks takes
 //! a batch through the stages together; the others load as they go.
 
+mod scopes;
+
 use std::collections::BTreeMap;
+
+use scopes::{of_latch, of_publish, of_scope};
 
 use crate::decide::{offer_key, run_key, sender_key, target_run};
 use crate::mutant::{self, Mutant};
 use crate::{
     Caused, Claim, Claimant, Consumed, Delete, GateId, KeyId, LaneId, LatchId, Name, Offer, Op,
-    PublicationId, Publish, Round, Rows, RunId, RunRow, Scope, Signal, Start, Target, Then, Told,
-    WorkerId, limits, subscriber_run,
+    PublicationId, Round, Rows, RunId, RunRow, Signal, Start, Target, Then, WorkerId, limits,
 };
 
 /// The stages, in order.
@@ -373,66 +376,6 @@ fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
         if row.watchers > 0 {
             out.push(Need::Watchers(round.run));
         }
-    }
-}
-
-/// The latch that a run lowers when it ends.
-fn of_latch(row: &RunRow, out: &mut Vec<Need>) {
-    let (
-        Some(parent),
-        Told::Latch {
-            execution,
-            call,
-            part,
-        },
-    ) = (row.parent, row.told)
-    else {
-        return;
-    };
-    let latch = |part| LatchId {
-        run: parent.run,
-        execution,
-        call,
-        part,
-    };
-    out.push(Need::Latch(latch(0)));
-    if part > 0 {
-        out.push(Need::Latch(latch(part)));
-    }
-}
-
-fn of_publish(publish: &Publish, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
-    match stage {
-        Stage::Keys => {
-            out.push(Need::Publication(publish.id));
-            let (namespace, topic) = (publish.namespace.clone(), publish.topic.clone());
-            out.push(Need::Subscribers(namespace, topic));
-        }
-        Stage::Runs => {
-            let workflows = rows.subscribers_of(&publish.namespace, &publish.topic);
-            let runs = workflows.map(|workflow| subscriber_run(publish.id, workflow));
-            out.extend(runs.map(Need::Run));
-        }
-        Stage::Gates | Stage::Rest | Stage::Found => {}
-    }
-}
-
-/// What is rolled back or cancelled with a call.
-fn of_scope(round: &Round, scope: Scope, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
-    let by = Some(round.claimant());
-    match (stage, scope) {
-        (Stage::Runs, Scope::Child(run)) => out.push(Need::Run(run)),
-        (Stage::Rest, Scope::Child(run)) => of_wake(run, by, rows, out),
-        (Stage::Runs, Scope::Call { execution, call }) => {
-            out.push(Need::Scope(round.run, execution, call));
-        }
-        (Stage::Rest, Scope::Call { execution, call }) => {
-            let runs = rows.scopes.get(&(round.run, execution, call));
-            for run in runs.into_iter().flatten() {
-                of_wake(*run, by, rows, out);
-            }
-        }
-        _ => {}
     }
 }
 

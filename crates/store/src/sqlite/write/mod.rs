@@ -1,13 +1,16 @@
 //! Writes what a batch decided. Every statement is prepared once and kept: a round that continues
 //! costs one insert and one update, which touches no index.
 
+mod scopes;
+
 use roundel_core::{
-    Changes, GateId, GateRow, KeyId, KeyRow, MailId, MailRow, OfferId, OfferRow, Outcome,
-    PublicationId, PublicationRow, Rows, RunChange, RunId, RunRow, StateRow, Taken, Timestamp,
-    WaitId, WaitRow, WorkerRow, Write,
+    Changes, GateId, GateRow, KeyId, KeyRow, MailId, MailRow, OfferId, OfferRow, Outcome, Rows,
+    RunChange, RunId, RunRow, StateRow, Taken, Timestamp, WaitId, WaitRow, WorkerRow, Write,
 };
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Result, Statement, ToSql};
+
+use scopes::Scopes;
 
 use super::batch::keep;
 use super::columns::{RUN_COLUMNS, cancel_number, number, run_columns, told_numbers};
@@ -67,18 +70,6 @@ const STATE_DELETE: &str = "DELETE FROM roundel_state WHERE run = ?1";
 const WORKER_PUT: &str = "INSERT OR REPLACE INTO roundel_worker \
      (id, name, started_at, seen_at, suspect) VALUES (?1, ?2, ?3, ?4, ?5)";
 const WORKER_DELETE: &str = "DELETE FROM roundel_worker WHERE id = ?1";
-const SUBSCRIPTION_PUT: &str = "INSERT OR REPLACE INTO roundel_subscription \
-     (namespace, topic, workflow, since) VALUES (?1, ?2, ?3, ?4)";
-const SUBSCRIPTION_DELETE: &str = "DELETE FROM roundel_subscription \
-     WHERE namespace = ?1 AND topic = ?2 AND workflow = ?3";
-const PUBLICATION_PUT: &str = "INSERT OR REPLACE INTO roundel_publication \
-     (id, namespace, topic, payload, by_run, by_execution, by_call, at, heard) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-const PUBLICATION_DELETE: &str = "DELETE FROM roundel_publication WHERE id = ?1";
-const LATCH_PUT: &str = "INSERT OR REPLACE INTO roundel_latch \
-     (run, execution, call, part, open, total, failed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const LATCH_DELETE: &str = "DELETE FROM roundel_latch \
-     WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
 const COMMITTER_PUT: &str = "INSERT INTO roundel_committer (incarnation, batch, at) \
      VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET batch = ?2, at = ?3";
 /// Everything under a run, and the run. That it waited for the end of others is left to them.
@@ -121,12 +112,7 @@ pub(super) struct Writes<'c> {
     state_delete: Statement<'c>,
     worker_put: Statement<'c>,
     worker_delete: Statement<'c>,
-    subscription_put: Statement<'c>,
-    subscription_delete: Statement<'c>,
-    publication_put: Statement<'c>,
-    publication_delete: Statement<'c>,
-    latch_put: Statement<'c>,
-    latch_delete: Statement<'c>,
+    scopes: Scopes<'c>,
     committer: Statement<'c>,
     run_delete: Vec<Statement<'c>>,
 }
@@ -159,12 +145,7 @@ impl<'c> Writes<'c> {
             state_delete: prepare(STATE_DELETE)?,
             worker_put: prepare(WORKER_PUT)?,
             worker_delete: prepare(WORKER_DELETE)?,
-            subscription_put: prepare(SUBSCRIPTION_PUT)?,
-            subscription_delete: prepare(SUBSCRIPTION_DELETE)?,
-            publication_put: prepare(PUBLICATION_PUT)?,
-            publication_delete: prepare(PUBLICATION_DELETE)?,
-            latch_put: prepare(LATCH_PUT)?,
-            latch_delete: prepare(LATCH_DELETE)?,
+            scopes: Scopes::new(connection)?,
             committer: prepare(COMMITTER_PUT)?,
             run_delete: RUN_DELETE.into_iter().map(prepare).collect::<Result<_>>()?,
         })
@@ -221,7 +202,7 @@ impl<'c> Writes<'c> {
                 Write::Delete => drop(self.worker_delete.execute([worker.as_bytes()])?),
             }
         }
-        self.scopes(changes)?;
+        self.scopes.all(changes)?;
         for run in &changes.deleted {
             for statement in &mut self.run_delete {
                 statement.execute([run.as_bytes()])?;
@@ -243,58 +224,6 @@ impl<'c> Writes<'c> {
         for (id, write) in &changes.offers {
             self.offer(id, write)?;
         }
-        Ok(())
-    }
-
-    fn scopes(&mut self, changes: &Changes) -> Result<()> {
-        for (id, write) in &changes.subscriptions {
-            let key = (
-                id.namespace.as_str(),
-                id.topic.as_str(),
-                id.workflow.as_str(),
-            );
-            match write {
-                Write::Insert(row) | Write::Update(row) => {
-                    let values = (key.0, key.1, key.2, row.since.0);
-                    self.subscription_put.execute(values)?;
-                }
-                Write::Delete => drop(self.subscription_delete.execute(key)?),
-            }
-        }
-        for (id, write) in &changes.publications {
-            match write {
-                Write::Insert(row) | Write::Update(row) => self.publication(*id, row)?,
-                Write::Delete => drop(self.publication_delete.execute([id.as_bytes()])?),
-            }
-        }
-        for (id, write) in &changes.latches {
-            let key = (id.run.as_bytes(), id.execution, id.call, id.part);
-            match write {
-                Write::Insert(row) | Write::Update(row) => {
-                    let (open, total, failed) = (row.open, row.total, row.failed);
-                    let values = (key.0, key.1, key.2, key.3, open, total, failed);
-                    self.latch_put.execute(values)?;
-                }
-                Write::Delete => drop(self.latch_delete.execute(key)?),
-            }
-        }
-        Ok(())
-    }
-
-    fn publication(&mut self, id: PublicationId, row: &PublicationRow) -> Result<()> {
-        let by = row.by.as_ref();
-        let values = (
-            id.as_bytes(),
-            row.namespace.as_str(),
-            row.topic.as_str(),
-            row.payload.as_str(),
-            by.map(|by| by.run.as_bytes()),
-            by.map(|by| by.execution),
-            by.map(|by| by.call),
-            row.at.0,
-            row.heard,
-        );
-        self.publication_put.execute(values)?;
         Ok(())
     }
 

@@ -1,0 +1,70 @@
+//! What operations need that set several runs off together, and of those.
+
+use super::{Need, Stage, of_wake};
+use crate::{LatchId, Publish, Round, Rows, RunRow, Scope, Told, subscriber_run};
+
+/// The latch that a run lowers when it ends.
+pub(super) fn of_latch(row: &RunRow, out: &mut Vec<Need>) {
+    let (
+        Some(parent),
+        Told::Latch {
+            execution,
+            call,
+            part,
+        },
+    ) = (row.parent, row.told)
+    else {
+        return;
+    };
+    let latch = |part| LatchId {
+        run: parent.run,
+        execution,
+        call,
+        part,
+    };
+    out.push(Need::Latch(latch(0)));
+    if part > 0 {
+        out.push(Need::Latch(latch(part)));
+    }
+}
+
+pub(super) fn of_publish(publish: &Publish, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    match stage {
+        Stage::Keys => {
+            out.push(Need::Publication(publish.id));
+            let (namespace, topic) = (publish.namespace.clone(), publish.topic.clone());
+            out.push(Need::Subscribers(namespace, topic));
+        }
+        Stage::Runs => {
+            let workflows = rows.subscribers_of(&publish.namespace, &publish.topic);
+            let runs = workflows.map(|workflow| subscriber_run(publish.id, workflow));
+            out.extend(runs.map(Need::Run));
+        }
+        Stage::Gates | Stage::Rest | Stage::Found => {}
+    }
+}
+
+/// What is rolled back or cancelled with a call.
+pub(super) fn of_scope(
+    round: &Round,
+    scope: Scope,
+    rows: &Rows,
+    stage: Stage,
+    out: &mut Vec<Need>,
+) {
+    let by = Some(round.claimant());
+    match (stage, scope) {
+        (Stage::Runs, Scope::Child(run)) => out.push(Need::Run(run)),
+        (Stage::Rest, Scope::Child(run)) => of_wake(run, by, rows, out),
+        (Stage::Runs, Scope::Call { execution, call }) => {
+            out.push(Need::Scope(round.run, execution, call));
+        }
+        (Stage::Rest, Scope::Call { execution, call }) => {
+            let runs = rows.scopes.get(&(round.run, execution, call));
+            for run in runs.into_iter().flatten() {
+                of_wake(*run, by, rows, out);
+            }
+        }
+        _ => {}
+    }
+}

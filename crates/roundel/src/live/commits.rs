@@ -1,0 +1,71 @@
+//! From the draft to a round, and from a round that was committed to what is in memory.
+
+use std::task::Wake;
+
+use roundel_core::{Committed, Entry, Round, Then};
+
+use super::{Due, LiveRun, Turn};
+
+impl LiveRun {
+    /// The round that the draft has become.
+    pub(super) fn commit(&mut self, then: Then) -> Turn {
+        let round = self.round(then);
+        Turn::Commit(Box::new(round))
+    }
+
+    pub(super) fn round(&mut self, then: Then) -> Round {
+        let mut round = Round::new(self.run(), self.driver.worker, self.epoch);
+        round.parent = self.parent;
+        round.lease = self.driver.lease;
+        let durable = self
+            .timers
+            .iter()
+            .find(|(_, _, due)| *due != Due::AttemptEnds);
+        round.timer_at = durable.map(|(at, _, _)| *at);
+        let ends = matches!(then, Then::End(..) | Then::ContinueAsNew(..));
+        self.draft
+            .fill(&mut round, &self.shared.info, ends.then_some(&self.waits));
+        round.then = then;
+        round
+    }
+
+    /// The round was committed. Returns whether the run is still this worker's.
+    pub(crate) fn committed(&mut self, committed: Committed) -> bool {
+        self.epoch = committed.epoch;
+        let mut draft = std::mem::take(&mut self.draft);
+        self.note_committed(&draft.entries);
+        // The room is used again: a round should not cost an allocation.
+        draft.entries.clear();
+        self.draft.entries = draft.entries;
+        self.children.extend(
+            draft
+                .children
+                .iter()
+                .map(|(call, run)| (*call, (*run, false))),
+        );
+        self.scopes
+            .extend(draft.scopes.iter().map(|call| (*call, false)));
+        self.inbox.extend(committed.inbox);
+        for call in draft.starts {
+            self.start_attempt(call, committed.at);
+        }
+        if let Some((call, entry)) = self.step_entry.take() {
+            self.note_committed(std::slice::from_ref(&entry));
+            self.step_done(call, entry);
+        }
+        if committed.cancel {
+            self.cancel(committed.at, false);
+        }
+        self.flag.wake_by_ref();
+        committed.kept
+    }
+
+    /// These entries are in the journal now.
+    pub(super) fn note_committed(&mut self, entries: &[Entry]) {
+        let execution = self.shared.info.execution;
+        for entry in entries {
+            self.head += 1;
+            self.history.note(entry, self.head, execution);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Writes what is set off together: subscriptions, publications, latches.
+
+use roundel_core::{Changes, PublicationId, PublicationRow, Write};
+use rusqlite::{Connection, Result, Statement};
+
+use crate::sqlite::batch::keep;
+
+const SUBSCRIPTION_PUT: &str = "INSERT OR REPLACE INTO roundel_subscription \
+     (namespace, topic, workflow, since) VALUES (?1, ?2, ?3, ?4)";
+const SUBSCRIPTION_DELETE: &str = "DELETE FROM roundel_subscription \
+     WHERE namespace = ?1 AND topic = ?2 AND workflow = ?3";
+const PUBLICATION_PUT: &str = "INSERT OR REPLACE INTO roundel_publication \
+     (id, namespace, topic, payload, by_run, by_execution, by_call, at, heard) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+const PUBLICATION_DELETE: &str = "DELETE FROM roundel_publication WHERE id = ?1";
+const LATCH_PUT: &str = "INSERT OR REPLACE INTO roundel_latch \
+     (run, execution, call, part, open, total, failed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const LATCH_DELETE: &str = "DELETE FROM roundel_latch \
+     WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
+
+/// The statements, of one connection.
+pub(super) struct Scopes<'c> {
+    subscription_put: Statement<'c>,
+    subscription_delete: Statement<'c>,
+    publication_put: Statement<'c>,
+    publication_delete: Statement<'c>,
+    latch_put: Statement<'c>,
+    latch_delete: Statement<'c>,
+}
+
+impl<'c> Scopes<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Result<Scopes<'c>> {
+        let prepare = |sql| keep(connection, sql);
+        Ok(Scopes {
+            subscription_put: prepare(SUBSCRIPTION_PUT)?,
+            subscription_delete: prepare(SUBSCRIPTION_DELETE)?,
+            publication_put: prepare(PUBLICATION_PUT)?,
+            publication_delete: prepare(PUBLICATION_DELETE)?,
+            latch_put: prepare(LATCH_PUT)?,
+            latch_delete: prepare(LATCH_DELETE)?,
+        })
+    }
+
+    pub(super) fn all(&mut self, changes: &Changes) -> Result<()> {
+        for (id, write) in &changes.subscriptions {
+            let key = (
+                id.namespace.as_str(),
+                id.topic.as_str(),
+                id.workflow.as_str(),
+            );
+            match write {
+                Write::Insert(row) | Write::Update(row) => {
+                    let values = (key.0, key.1, key.2, row.since.0);
+                    self.subscription_put.execute(values)?;
+                }
+                Write::Delete => drop(self.subscription_delete.execute(key)?),
+            }
+        }
+        for (id, write) in &changes.publications {
+            match write {
+                Write::Insert(row) | Write::Update(row) => self.publication(*id, row)?,
+                Write::Delete => drop(self.publication_delete.execute([id.as_bytes()])?),
+            }
+        }
+        for (id, write) in &changes.latches {
+            let key = (id.run.as_bytes(), id.execution, id.call, id.part);
+            match write {
+                Write::Insert(row) | Write::Update(row) => {
+                    let (open, total, failed) = (row.open, row.total, row.failed);
+                    let values = (key.0, key.1, key.2, key.3, open, total, failed);
+                    self.latch_put.execute(values)?;
+                }
+                Write::Delete => drop(self.latch_delete.execute(key)?),
+            }
+        }
+        Ok(())
+    }
+
+    fn publication(&mut self, id: PublicationId, row: &PublicationRow) -> Result<()> {
+        let by = row.by.as_ref();
+        let values = (
+            id.as_bytes(),
+            row.namespace.as_str(),
+            row.topic.as_str(),
+            row.payload.as_str(),
+            by.map(|by| by.run.as_bytes()),
+            by.map(|by| by.execution),
+            by.map(|by| by.call),
+            row.at.0,
+            row.heard,
+        );
+        self.publication_put.execute(values)?;
+        Ok(())
+    }
+}
