@@ -4,6 +4,8 @@
 //! Every durable call has a number, given at its first poll. Its entries carry the number, and its
 //! first entry what was called, so that replay can tell whether the code still does the same.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Failure, Name, Parent, Payload, RunId, RunState, ScopeEnd, Timestamp};
@@ -72,6 +74,9 @@ pub enum Entry {
         what: Call,
         /// What the step came to.
         value: Payload,
+        /// For how long others may join what it published, from its commit on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<Duration>,
     },
     /// All that a call set off has ended.
     Settled {
@@ -182,6 +187,9 @@ pub enum Call {
     Publish {
         /// To which topic.
         topic: Name,
+        /// For how long others may join, from its commit on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<Duration>,
     },
     /// What an earlier call did is undone.
     Undo {
@@ -245,7 +253,7 @@ impl Call {
             Call::Watch { .. } => ("watch", ""),
             Call::Child { workflow, .. } => ("child", workflow.as_str()),
             Call::Children { workflow } => ("children", workflow.as_str()),
-            Call::Publish { topic } => ("publish", topic.as_str()),
+            Call::Publish { topic, .. } => ("publish", topic.as_str()),
             Call::Undo { name, .. } => ("undo", name.as_str()),
             Call::RollBack { .. } => ("roll back", ""),
             Call::Spawn { workflow, .. } => ("spawn", workflow.as_str()),

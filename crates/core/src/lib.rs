@@ -41,14 +41,14 @@ pub use message::{
 pub use name::{BadName, Name};
 pub use needs::{Need, Stage, needs};
 pub use op::{
-    Accept, Cancel, Caused, Claim, Claimant, Consumed, Delete, Offer, Op, OpenWait, Patch, Publish,
-    Register, Release, Renew, Resume, Round, Scope, Signal, Start, StateChange, Subscribe, Target,
-    Then, Undo,
+    Accept, Cancel, Caused, Claim, Claimant, Complete, Consumed, Delete, Join, Offer, Op, OpenWait,
+    Patch, Publish, Register, Release, Renew, Resume, Round, Scope, Signal, Start, StateChange,
+    Subscribe, Target, Then, Undo,
 };
 pub use payload::Payload;
 pub use reply::{
-    Cancelled, Claimed, Committed, Hint, Lease, Owner, Patched, Published, Refusal, Renewed, Reply,
-    Started, Undone,
+    Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, Refusal,
+    Renewed, Reply, Started, Undone,
 };
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};

@@ -35,6 +35,10 @@ pub enum Op {
     Publish(Publish),
     /// Make a workflow's interest in a topic known, or end it.
     Subscribe(Subscribe),
+    /// Let a workflow join a publication whose window is open.
+    Join(Join),
+    /// End a run that nobody has begun, with this value.
+    Complete(Complete),
     /// Undo what a run did, and all below it.
     Undo(Undo),
     /// Let a parked run go on, or a rollback that failed.
@@ -209,6 +213,8 @@ pub struct Publish {
     pub topic: Name,
     /// What it says: the input of each run that it sets off.
     pub payload: Payload,
+    /// For this long, whoever subscribes joins, and whoever waits for it waits.
+    pub window: Option<Duration>,
 }
 
 /// A workflow's interest in a topic. What was published before is not affected.
@@ -222,6 +228,28 @@ pub struct Subscribe {
     pub workflow: Name,
     /// Does it begin, or end?
     pub on: bool,
+}
+
+/// Let a workflow join a publication, if its window is open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Join {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which publication.
+    pub publication: PublicationId,
+    /// Which workflow.
+    pub workflow: Name,
+}
+
+/// End a run that nobody has begun: what it should have done was done otherwise.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Complete {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which run.
+    pub target: Target,
+    /// With what.
+    pub value: Payload,
 }
 
 /// Undo what a run did, and all below it. It must be at rest: completed, or parked.
@@ -340,6 +368,8 @@ pub enum Caused {
     Children(u32, Vec<Start>),
     /// A publication, whose runs are waited for.
     Publish(u32, Box<Publish>),
+    /// The window of what a call published is over.
+    Close(u32),
     /// What an earlier call set off is rolled back, also what has completed.
     RollBack(u32, Scope),
     /// The end of what a call set off is asked for.
@@ -418,10 +448,12 @@ impl Round {
             Then::Continue | Then::Suspend | Then::Park(_) => {
                 !self.opened.is_empty()
                     || !self.state.is_empty()
-                    || self
-                        .caused
-                        .iter()
-                        .any(|caused| !matches!(caused, Caused::Cancel(_) | Caused::RollBack(..)))
+                    || self.caused.iter().any(|caused| {
+                        !matches!(
+                            caused,
+                            Caused::Cancel(_) | Caused::RollBack(..) | Caused::Close(_)
+                        )
+                    })
             }
         }
     }

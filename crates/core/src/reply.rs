@@ -35,6 +35,10 @@ pub enum Reply {
     Published(Published),
     /// To a subscription: whether that is new.
     Subscribed(bool),
+    /// To a join.
+    Joined(Joined),
+    /// To a completion.
+    Completed,
     /// To a request to undo.
     Undone(Undone),
     /// To an acceptance.
@@ -74,6 +78,19 @@ pub struct Published {
     pub new: bool,
     /// How many runs it set off: none if nobody subscribes.
     pub heard: u32,
+}
+
+/// What became of a request to join a publication.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joined {
+    /// This run was started.
+    New(RunId),
+    /// It had been.
+    Already(RunId),
+    /// The window is closed, or whoever published has gone on.
+    Late,
+    /// There is no such publication.
+    Unknown,
 }
 
 /// What became of a request to undo.
@@ -267,6 +284,18 @@ pub enum Refusal {
         state.as_str()
     )]
     NotAtRest {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Let it end by itself, or cancel it.
+    #[error(
+        "run {run} is {} and has begun; only a run that nobody has begun can be completed by hand; \
+         wait for it, or cancel it",
+        state.as_str()
+    )]
+    HasBegun {
         /// Which run.
         run: RunId,
         /// Where it stands.

@@ -102,6 +102,8 @@ pub struct Rows {
     pub latches: Table<LatchId, LatchRow>,
     /// The runs of scopes that the operation at hand cancels or rolls back, in order.
     pub scopes: BTreeMap<(RunId, u32, u32), Vec<RunId>>,
+    /// Publications to a topic whose window is open, as a search found them.
+    pub open_publications: Vec<PublicationId>,
     /// What a search found for the operation at hand, in order.
     pub found: Vec<RunId>,
     /// When the next run of those lanes is due, as a search found it.

@@ -39,6 +39,8 @@ pub struct PublicationRow {
     pub at: Timestamp,
     /// How many runs it set off: none if nobody subscribed.
     pub heard: u32,
+    /// Until then whoever subscribes joins.
+    pub closes_at: Option<Timestamp>,
 }
 
 /// A latch's place: one call of one run, and which part. Part 0 is what the others add up to.
@@ -64,14 +66,19 @@ pub struct LatchRow {
     pub total: u32,
     /// Those that ended otherwise than they should.
     pub failed: u32,
+    /// In part 0: until then others may join, which counts as one that has not ended.
+    pub closes_at: Option<Timestamp>,
 }
 
 /// Runs that are counted in part 0 itself.
 pub(crate) const FEW: u32 = 32;
 /// Parts for the others.
-const PARTS: u32 = 16;
+const PARTS: u32 = LatchId::PARTS as u32;
 
 impl LatchId {
+    /// Parts beside part 0.
+    pub const PARTS: u8 = 16;
+
     /// The part in which a scope's run of this number is counted.
     #[must_use]
     pub fn part_of(number: u32) -> u8 {

@@ -32,8 +32,9 @@ pub use metrics::{Metrics, Waits};
 pub use names::{Signal, Topic, Workflow};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
-    Backoff, BadName, Cancelled, Class, Entry, Failure, Name, Op, Patched, Payload, PublicationId,
-    Published, Refusal, Reply, Retry, RunId, RunState, Sent, Timestamp, Undone, limits,
+    Backoff, BadName, Cancelled, Class, Entry, Failure, Joined, Name, Op, Patched, Payload,
+    PublicationId, Published, Refusal, Reply, Retry, RunId, RunState, Sent, Timestamp, Undone,
+    limits,
 };
 pub use roundel_store::{
     Checked, Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock,

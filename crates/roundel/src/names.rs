@@ -1,6 +1,7 @@
 //! Typed names: constants that tie a workflow or a signal to its types. A bad one does not compile.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use roundel_core::{Failure, Name, Policy};
 use roundel_store::Tx;
@@ -137,6 +138,7 @@ impl<T> Signal<T> {
 /// ```
 pub struct Topic<T> {
     name: &'static str,
+    window: Option<Duration>,
     types: PhantomData<fn(T)>,
 }
 
@@ -159,8 +161,25 @@ impl<T> Topic<T> {
     #[must_use]
     pub const fn named(name: &'static str) -> Self {
         assert_name(name);
-        let types = PhantomData;
-        Topic { name, types }
+        Topic {
+            name,
+            window: None,
+            types: PhantomData,
+        }
+    }
+
+    /// Whoever publishes waits for this long, and then for all that started in it: also for
+    /// workflows that subscribe meanwhile. For services that are not known when it is published.
+    #[must_use]
+    pub const fn window(self, window: Duration) -> Self {
+        Topic {
+            window: Some(window),
+            ..self
+        }
+    }
+
+    pub(crate) fn open_for(&self) -> Option<Duration> {
+        self.window
     }
 
     pub(crate) fn name(&self) -> Name {

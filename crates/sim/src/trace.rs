@@ -113,6 +113,8 @@ fn kind(op: &Op) -> (&'static str, Option<RunId>) {
         Op::Register(_) => ("register", None),
         Op::Publish(_) => ("publish", None),
         Op::Subscribe(_) => ("subscribe", None),
+        Op::Join(_) => ("join", None),
+        Op::Complete(complete) => ("complete", of(&complete.target)),
         Op::Undo(undo) => ("undo", of(&undo.target)),
         Op::Accept(accept) => ("accept", of(&accept.target)),
         Op::Resume(resume) => ("resume", of(&resume.target)),

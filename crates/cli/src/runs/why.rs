@@ -122,7 +122,7 @@ fn waited_for(what: &Call, now: Timestamp) -> String {
         Call::Sleep { until } => format!("until {}", time::both(*until, now)),
         Call::Child { workflow, run } => format!("for child `{workflow}`, run {run}"),
         Call::Watch { run } => format!("for the end of run {run}"),
-        Call::Publish { topic } => format!("for all that subscribe to `{topic}`"),
+        Call::Publish { topic, .. } => format!("for all that subscribe to `{topic}`"),
         Call::Children { workflow } => format!("for all children `{workflow}`"),
         Call::RollBack { of } => format!("for what call {of} set off to be undone"),
         Call::Step { name, .. } => format!("for all that step `{name}` set off"),

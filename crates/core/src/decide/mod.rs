@@ -54,6 +54,8 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Register(register) => Ok(leases::register(register, rows, now)),
         Op::Publish(publish) => scopes::publish(publish, None, rows, now).map(Reply::Published),
         Op::Subscribe(subscribe) => scopes::subscribe(subscribe, rows, now).map(Reply::Subscribed),
+        Op::Join(join) => scopes::join(join, rows, now).map(Reply::Joined),
+        Op::Complete(complete) => operators::complete(complete, rows, now),
         Op::Undo(undo) => undos::undo(undo, rows, now).map(Reply::Undone),
         Op::Accept(accept) => undos::accept(accept, rows, now),
         Op::Resume(resume) => operators::resume(resume, rows, now),

@@ -5,8 +5,9 @@ use super::wakes::wake;
 use super::{ends, require_run, states, target_run, undos};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Cancel, CancelMark, Cancelled, Claimant, Delete, Failure, Hint, Outcome, Patch, Patched,
-    Refusal, Reply, Resume, Rows, RunId, RunState, StateChange, Timestamp, UndoMark, limits,
+    Cancel, CancelMark, Cancelled, Claimant, Complete, Delete, Entry, Failure, Hint, Outcome,
+    Patch, Patched, Refusal, Reply, Resume, Rows, RunId, RunState, StateChange, Timestamp,
+    UndoMark, limits,
 };
 
 /// Marks a run; it ends at its next boundary.
@@ -94,6 +95,36 @@ pub(super) fn resume(resume: &Resume, rows: &mut Rows, now: Timestamp) -> Result
     Ok(Reply::Resumed)
 }
 
+/// Ends a run that nobody has begun, with a value that comes from elsewhere.
+pub(super) fn complete(
+    complete: &Complete,
+    rows: &mut Rows,
+    now: Timestamp,
+) -> Result<Reply, Refusal> {
+    Refusal::payload(complete.value.size())?;
+    let run = require_run(rows, &complete.namespace, &complete.target)?;
+    let row = rows.run(run).expect("found");
+    let state = row.state;
+    let begun = row.head > 1 || row.execution > 1 || row.waits > 0 || row.is_leased(now);
+    if begun || row.undo != UndoMark::Nothing || row.state.has_ended() {
+        return Err(Refusal::HasBegun { run, state });
+    }
+    let row = rows.run_mut(run).expect("found");
+    if row.owner.is_some() {
+        row.end_lease();
+    }
+    let (state, outcome) = (RunState::Completed, Outcome::Value(complete.value.clone()));
+    undos::append(rows, run, &[Entry::Ended { state }], now);
+    ends::end(rows, run, (state, &outcome), NOBODY, now);
+    Ok(Reply::Completed)
+}
+
+/// Takes nothing that it wakes.
+const NOBODY: Claimant = Claimant {
+    worker: crate::WorkerId(uuid::Uuid::nil()),
+    lease: limits::LEASE,
+};
+
 /// Removes a run and all below it, the lowest first, so that a tree is never without its root.
 /// Whoever waits for the end of one that had not ended is told.
 pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
@@ -108,12 +139,8 @@ pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result
         let (run, state) = (live.id, live.state);
         return Err(Refusal::NotEnded { run, state });
     }
-    let nobody = Claimant {
-        worker: crate::WorkerId::from_bytes([0; 16]),
-        lease: limits::LEASE,
-    };
     for id in tree {
-        ends::close_waits(rows, *id, nobody, now);
+        ends::close_waits(rows, *id, NOBODY, now);
         let row = rows.run(*id).expect("found");
         let state = row.state;
         let parent = row

@@ -5,7 +5,7 @@ use super::{checks, ends, operators, require_run, scopes, signals, starts};
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Caused, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId, Name,
-    Outcome, Parent, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, Target, Then,
+    Outcome, Parent, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, Scope, Target, Then,
     Timestamp, UndoMark, WaitId, WaitRow,
 };
 
@@ -188,6 +188,10 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
             let published = scopes::publish(publish, Some(by), rows, now);
             (*call, published.map(|_| None))
         }
+        Caused::Close(call) => {
+            let by = at(rows, *call);
+            return scopes::close(rows, by, false, now);
+        }
         Caused::RollBack(call, scope) => {
             let at = at(rows, *call);
             return scopes::roll_back(rows, at, *scope, now);
@@ -211,6 +215,15 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
         Caused::Cancel(scope) => {
             for run in scopes::runs_of(rows, round.run, *scope) {
                 operators::mark(rows, run, Some(round.claimant()), now);
+            }
+            if let Scope::Call { execution, call } = *scope {
+                let run = round.run;
+                let by = Parent {
+                    run,
+                    execution,
+                    call,
+                };
+                scopes::close(rows, by, true, now);
             }
             return;
         }

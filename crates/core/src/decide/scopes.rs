@@ -5,9 +5,10 @@ use super::wakes::tell;
 use super::{starts, undos};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Caused, Claimant, LatchId, LatchRow, Name, Outcome, Parent, Payload, PublicationRow, Publish,
-    Published, Refusal, Round, Rows, RunId, RunRow, Scope, Start, Subscribe, SubscriptionId,
-    SubscriptionRow, Timestamp, Told, limits, subscriber_run,
+    CancelMark, Caused, Claimant, Join, Joined, LatchId, LatchRow, Name, Outcome, Parent, Payload,
+    PublicationId, PublicationRow, Publish, Published, Refusal, Round, Rows, RunId, RunRow, Scope,
+    Start, Subscribe, SubscriptionId, SubscriptionRow, Timestamp, Told, UndoMark, limits,
+    subscriber_run,
 };
 
 /// Publishes: one run for each workflow that subscribes at this moment, in this commit.
@@ -31,27 +32,8 @@ pub(super) fn publish(
     }
     let subscribers = rows.subscribers_of(&publish.namespace, &publish.topic);
     let subscribers: Vec<Name> = subscribers.cloned().collect();
-    let starts = subscribers.iter().map(|workflow| Start {
-        namespace: publish.namespace.clone(),
-        run: subscriber_run(id, workflow),
-        workflow: workflow.clone(),
-        version: None,
-        key: None,
-        input: publish.payload.clone(),
-        labels: Vec::new(),
-        priority: 0,
-        at: None,
-        parent: by,
-        claimant: None,
-        first: None,
-        signal: None,
-    });
-    let starts: Vec<Start> = starts.collect();
-    open(&starts, by, rows, now)?;
-    for start in &starts {
-        rows.run_mut(start.run).expect("just made").publication = Some(id);
-    }
-    let heard = u32::try_from(starts.len()).expect("limited");
+    let heard = u32::try_from(subscribers.len()).expect("limited");
+    let closes_at = publish.window.map(|window| now.after(window));
     let row = PublicationRow {
         namespace: publish.namespace.clone(),
         topic: publish.topic.clone(),
@@ -59,10 +41,101 @@ pub(super) fn publish(
         by,
         at: now,
         heard,
+        closes_at,
     };
+    let starts = subscribers
+        .iter()
+        .map(|workflow| subscriber(id, &row, workflow));
+    let starts: Vec<Start> = starts.collect();
+    open(&starts, by, rows, now)?;
+    for start in &starts {
+        rows.run_mut(start.run).expect("just made").publication = Some(id);
+    }
+    if let (Some(by), Some(closes_at)) = (by, closes_at) {
+        keep_open(rows, by, closes_at);
+    }
     rows.publications.put(id, row);
     let new = true;
     Ok(Published { id, new, heard })
+}
+
+/// The run that a publication sets off for a workflow.
+fn subscriber(id: PublicationId, publication: &PublicationRow, workflow: &Name) -> Start {
+    Start {
+        namespace: publication.namespace.clone(),
+        run: subscriber_run(id, workflow),
+        workflow: workflow.clone(),
+        version: None,
+        key: None,
+        input: publication.payload.clone(),
+        labels: Vec::new(),
+        priority: 0,
+        at: None,
+        parent: publication.by,
+        claimant: None,
+        first: None,
+        signal: None,
+    }
+}
+
+/// Lets a workflow join a publication, unless its window is closed or whoever published has gone
+/// on: that is decided here, under the lock of the run that waits.
+pub(super) fn join(join: &Join, rows: &mut Rows, now: Timestamp) -> Result<Joined, Refusal> {
+    let Some(row) = rows.publications.get(&join.publication).cloned() else {
+        return Ok(Joined::Unknown);
+    };
+    if row.namespace != join.namespace {
+        return Ok(Joined::Unknown);
+    }
+    let start = subscriber(join.publication, &row, &join.workflow);
+    if rows.run(start.run).is_some() {
+        return Ok(Joined::Already(start.run));
+    }
+    let in_time = |closes_at: Option<Timestamp>| closes_at.is_some_and(|at| now < at);
+    let waits = row.by.is_none_or(|by| {
+        let latch = rows.latches.get(&top(by));
+        let goes_on = rows
+            .run(by.run)
+            .is_none_or(|row| row.cancel != CancelMark::None || row.undo == UndoMark::Underway);
+        latch.is_some_and(|latch| in_time(latch.closes_at)) && !goes_on
+    });
+    if !waits || !in_time(row.closes_at) {
+        return Ok(Joined::Late);
+    }
+    open(std::slice::from_ref(&start), row.by, rows, now)?;
+    rows.run_mut(start.run).expect("just made").publication = Some(join.publication);
+    let row = rows.publications.get_mut(&join.publication).expect("found");
+    row.heard += 1;
+    Ok(Joined::New(start.run))
+}
+
+/// The part of a call's latch that the others add up to.
+fn top(by: Parent) -> LatchId {
+    LatchId {
+        run: by.run,
+        execution: by.execution,
+        call: by.call,
+        part: 0,
+    }
+}
+
+/// A window counts as one that has not ended.
+fn keep_open(rows: &mut Rows, by: Parent, closes_at: Timestamp) {
+    let mut row = rows.latches.get(&top(by)).copied().unwrap_or_default();
+    row.open += u32::from(row.closes_at.is_none());
+    row.closes_at = row.closes_at.max(Some(closes_at));
+    rows.latches.put(top(by), row);
+}
+
+/// The window of what a call published is over, or nobody waits for it any more.
+pub(super) fn close(rows: &mut Rows, by: Parent, early: bool, now: Timestamp) {
+    let Some(row) = rows.latches.get_mut(&top(by)) else {
+        return;
+    };
+    if row.closes_at.is_some_and(|at| at <= now || early) {
+        row.closes_at = None;
+        lower(rows, top(by), 0, None, now);
+    }
 }
 
 /// Starts runs that are waited for together, if somebody waits.
@@ -230,6 +303,9 @@ pub(super) fn subscribe(
     rows: &mut Rows,
     now: Timestamp,
 ) -> Result<bool, Refusal> {
+    if subscribe.on {
+        join_all(subscribe, rows, now)?;
+    }
     let id = SubscriptionId {
         namespace: subscribe.namespace.clone(),
         topic: subscribe.topic.clone(),
@@ -247,4 +323,17 @@ pub(super) fn subscribe(
         rows.subscriptions.remove(&id);
     }
     Ok(true)
+}
+
+/// A workflow that subscribes joins what is published in a window that is open.
+fn join_all(subscribe: &Subscribe, rows: &mut Rows, now: Timestamp) -> Result<(), Refusal> {
+    for publication in std::mem::take(&mut rows.open_publications) {
+        let asked = Join {
+            namespace: subscribe.namespace.clone(),
+            publication,
+            workflow: subscribe.workflow.clone(),
+        };
+        join(&asked, rows, now)?;
+    }
+    Ok(())
 }

@@ -129,12 +129,12 @@ pub fn undone() -> Failure {
 }
 
 /// Adds entries that no round of the run brought, under a fence of their own.
-fn append(rows: &mut Rows, id: RunId, entries: &[Entry], now: Timestamp) {
+pub(super) fn append(rows: &mut Rows, id: RunId, entries: &[Entry], now: Timestamp) {
     let row = rows.run_mut(id).expect("found");
-    let (execution, first, epoch) = (row.execution, row.head + 1, row.epoch);
+    let (execution, first, epoch) = (row.execution, row.head + 1, row.epoch + 1);
     let count = u32::try_from(entries.len()).expect("few");
     row.head += u64::from(count);
-    row.epoch += 1;
+    row.epoch += 2;
     rows.journal.push(JournalRow {
         run: id,
         execution,

@@ -6,7 +6,7 @@ mod scopes;
 
 use std::collections::BTreeMap;
 
-use scopes::{of_latch, of_publish, of_scope};
+use scopes::{of_complete, of_join, of_latch, of_publish, of_scope};
 
 use crate::decide::{offer_key, run_key, sender_key, target_run};
 use crate::mutant::{self, Mutant};
@@ -82,6 +82,9 @@ pub enum Need {
     Subscribers(Name, Name),
     /// A publication.
     Publication(PublicationId),
+    /// The publications to a topic whose window is open, all of them, into `open_publications`:
+    /// namespace, topic.
+    OpenPublications(Name, Name),
     /// A latch.
     Latch(LatchId),
     /// The runs that one call set off together, in order, into `scopes`: run, execution, call.
@@ -114,9 +117,24 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         Op::Publish(publish) => of_publish(publish, rows, stage, out),
         Op::Subscribe(subscribe) if stage == Stage::Keys => {
             let (namespace, topic) = (subscribe.namespace.clone(), subscribe.topic.clone());
-            out.push(Need::Subscribers(namespace, topic));
+            out.push(Need::Subscribers(namespace.clone(), topic.clone()));
+            if subscribe.on {
+                out.push(Need::OpenPublications(namespace, topic));
+            }
         }
-        Op::Subscribe(_) => {}
+        Op::Subscribe(subscribe) => {
+            for publication in &rows.open_publications {
+                of_join((*publication, &subscribe.workflow), rows, stage, out);
+            }
+        }
+        Op::Join(join) => of_join((join.publication, &join.workflow), rows, stage, out),
+        Op::Complete(complete) => {
+            of_target(&complete.namespace, &complete.target, rows, stage, out);
+            let run = target_run(rows, &complete.namespace, &complete.target);
+            if let Some(row) = run.and_then(|run| rows.run(run)) {
+                of_complete(row, stage, out);
+            }
+        }
         Op::Delete(delete) => of_delete(delete, rows, stage, out),
         Op::Claim(claim) => of_claim(claim, rows, stage, out),
         Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
@@ -422,6 +440,17 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
             }
         }
         Caused::Publish(_, publish) => of_publish(publish, rows, stage, out),
+        Caused::Close(call) => {
+            let row = rows.run(round.run).filter(|_| stage == Stage::Rest);
+            out.extend(row.map(|row| {
+                Need::Latch(LatchId {
+                    run: row.id,
+                    execution: row.execution,
+                    call: *call,
+                    part: 0,
+                })
+            }));
+        }
         Caused::RollBack(_, scope) | Caused::Cancel(scope) => {
             of_scope(round, *scope, rows, stage, out);
         }

@@ -1,7 +1,9 @@
 //! What operations need that set several runs off together, and of those.
 
 use super::{Need, Stage, of_wake};
-use crate::{LatchId, Publish, Round, Rows, RunRow, Scope, Told, subscriber_run};
+use crate::{
+    LatchId, Name, PublicationId, Publish, Round, Rows, RunRow, Scope, Told, subscriber_run,
+};
 
 /// The latch that a run lowers when it ends.
 pub(super) fn of_latch(row: &RunRow, out: &mut Vec<Need>) {
@@ -60,11 +62,60 @@ pub(super) fn of_scope(
             out.push(Need::Scope(round.run, execution, call));
         }
         (Stage::Rest, Scope::Call { execution, call }) => {
+            out.push(Need::Latch(LatchId {
+                run: round.run,
+                execution,
+                call,
+                part: 0,
+            }));
             let runs = rows.scopes.get(&(round.run, execution, call));
             for run in runs.into_iter().flatten() {
                 of_wake(*run, by, rows, out);
             }
         }
         _ => {}
+    }
+}
+
+pub(super) fn of_join(
+    (publication, workflow): (PublicationId, &Name),
+    rows: &Rows,
+    stage: Stage,
+    out: &mut Vec<Need>,
+) {
+    if stage == Stage::Keys {
+        out.push(Need::Publication(publication));
+    }
+    let by = rows.publications.get(&publication).map(|row| row.by);
+    match (stage, by) {
+        (Stage::Runs, Some(by)) => {
+            out.push(Need::Run(subscriber_run(publication, workflow)));
+            out.extend(by.map(|by| Need::Run(by.run)));
+        }
+        (Stage::Rest, Some(Some(by))) => {
+            let part = |part| LatchId {
+                run: by.run,
+                execution: by.execution,
+                call: by.call,
+                part,
+            };
+            // Which part is lowered later depends on how many there are.
+            out.extend((0..=LatchId::PARTS).map(|at| Need::Latch(part(at))));
+        }
+        _ => {}
+    }
+}
+
+/// A run that is ended by hand: who waits for its end.
+pub(super) fn of_complete(row: &RunRow, stage: Stage, out: &mut Vec<Need>) {
+    if stage == Stage::Rest {
+        out.extend(row.parent.map(|parent| Need::Run(parent.run)));
+        of_latch(row, out);
+        if row.watchers > 0 {
+            out.push(Need::Watchers(row.id));
+        }
+        if row.matched > 0 {
+            out.push(Need::Inbox(row.id));
+        }
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 pub use draw::Draw;
 
 use crate::{
-    Accept, Cancel, Claim, Claimant, Delete, Lane, LaneId, Name, Offer, Op, Patch, Payload, Policy,
-    PublicationId, Publish, Register, Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState,
-    Signal, Start, Subscribe, Target, Timestamp, Undo, WorkerId,
+    Accept, Cancel, Claim, Claimant, Complete, Delete, Join, Lane, LaneId, Name, Offer, Op, Patch,
+    Payload, Policy, PublicationId, Publish, Register, Release, Renew, Resume, Round, Rows, RunId,
+    RunRow, RunState, Signal, Start, Subscribe, Target, Timestamp, Undo, WorkerId,
 };
 
 /// One move.
@@ -38,7 +38,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
     if rows.workers.iter().count() < 3 {
         return Move::Op(Box::new(maker.register(&mut draw)));
     }
-    let op = match draw.below(110) {
+    let op = match draw.below(114) {
         0..10 => return Move::Pass(draw.span()),
         10 => maker.register(&mut draw),
         11..24 => {
@@ -59,6 +59,8 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
         105..108 => maker.undo(&mut draw),
         108 => maker.accept(&mut draw),
         109 => maker.resume(&mut draw),
+        110 | 111 => maker.join(&mut draw),
+        112 | 113 => maker.complete(&mut draw),
         _ => maker.delete(&mut draw),
     };
     Move::Op(Box::new(op))
@@ -343,7 +345,30 @@ impl Maker<'_> {
             id,
             topic: draw.pick(&PLAIN).clone(),
             payload: payload(draw.below(2)),
+            window: draw.one_in(4).then(|| draw.span()),
         }
+    }
+
+    fn join(&self, draw: &mut Draw) -> Op {
+        let all: Vec<_> = self.rows.publications.iter().map(|(id, _)| *id).collect();
+        let Some(publication) = draw.one_of(&all).copied() else {
+            return Self::subscribe(draw);
+        };
+        let row = self.rows.publications.get(&publication).expect("listed");
+        Op::Join(Join {
+            namespace: row.namespace.clone(),
+            publication,
+            workflow: draw.pick(&WORKFLOWS).clone(),
+        })
+    }
+
+    fn complete(&self, draw: &mut Draw) -> Op {
+        let (namespace, target) = self.target(draw);
+        Op::Complete(Complete {
+            namespace,
+            target,
+            value: payload(draw.below(9)),
+        })
     }
 
     fn subscribe(draw: &mut Draw) -> Op {

@@ -85,7 +85,7 @@ impl Maker<'_> {
     fn go_on(&self, round: &mut Round, row: &RunRow, draw: &mut Draw) {
         let first = u32::try_from(row.epoch).unwrap_or(0) * 100 + 50;
         for call in first..first + draw.below(4) as u32 {
-            let caused = match draw.below(13) {
+            let caused = match draw.below(14) {
                 0 | 1 => {
                     let start = self.below(row, call, draw);
                     Caused::Child(call, Box::new(self.dressed_child(start, draw)))
@@ -97,6 +97,10 @@ impl Maker<'_> {
                 }
                 5 => Caused::Cancel(self.scope(row, draw)),
                 6 => Caused::RollBack(call, self.scope(row, draw)),
+                10 => match self.scope(row, draw) {
+                    Scope::Call { call, .. } => Caused::Close(call),
+                    Scope::Child(_) => Caused::Close(call),
+                },
                 7 | 8 => {
                     let namespace = self.rows.lane(row.lane).namespace.clone();
                     let publish = Publish {

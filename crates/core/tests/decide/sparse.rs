@@ -118,6 +118,13 @@ impl Loader<'_> {
                 let row = self.all.publications.get(&id).cloned();
                 self.rows.publications.load(id, row);
             }
+            Need::OpenPublications(namespace, topic) => {
+                self.rows.open_publications = world.open_publications(&namespace, &topic);
+                for id in self.rows.open_publications.clone() {
+                    let row = self.all.publications.get(&id).cloned();
+                    self.rows.publications.load(id, row);
+                }
+            }
             Need::Latch(id) => self
                 .rows
                 .latches

@@ -95,6 +95,9 @@ impl World {
                         (self.rows.found, self.rows.found_next) = self.due(&lanes, limit);
                     }
                     Need::Subtree(run, limit) => self.rows.found = self.subtree(run, limit),
+                    Need::OpenPublications(namespace, topic) => {
+                        self.rows.open_publications = self.open_publications(&namespace, &topic);
+                    }
                     Need::Scope(run, execution, call) => {
                         let found = self.scope(run, execution, call);
                         self.rows.scopes.insert((run, execution, call), found);
@@ -139,6 +142,15 @@ impl World {
         let next = next.filter(|at| *at > now).min();
         let found = found.map(|run| run.id).collect();
         (found, next)
+    }
+
+    pub(crate) fn open_publications(&self, namespace: &Name, topic: &Name) -> Vec<PublicationId> {
+        let all = self.rows.publications.iter();
+        let open = all.filter(|(_, row)| {
+            let its = (&row.namespace, &row.topic) == (namespace, topic);
+            its && row.closes_at.is_some_and(|at| at > self.now)
+        });
+        open.map(|(id, _)| *id).collect()
     }
 
     pub(crate) fn scope(&self, run: RunId, execution: u32, call: u32) -> Vec<RunId> {

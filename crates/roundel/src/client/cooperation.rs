@@ -2,13 +2,14 @@
 //! failed.
 
 use roundel_core::{
-    Accept, Name, Op, Published, Reply, Resume, Subscribe, SubscriptionId, Undo, Undone,
+    Accept, Complete, Join, Joined, Name, Op, PublicationId, Published, Reply, Resume, Subscribe,
+    SubscriptionId, Undo, Undone,
 };
 use roundel_store::{Answer, Query};
 use serde::Serialize;
 
 use super::{Client, To};
-use crate::cx::publication;
+use crate::cx::{encode, publication};
 use crate::{Error, Topic};
 
 impl Client {
@@ -58,6 +59,36 @@ impl Client {
             Reply::Subscribed(new) => Ok(new),
             _ => unreachable!("a subscription answers as one"),
         }
+    }
+
+    /// Lets a workflow join a publication whose window is open. Says if it is too late.
+    ///
+    /// # Errors
+    /// When the name is no name, or the database cannot be written.
+    pub async fn join(&self, publication: PublicationId, workflow: &str) -> Result<Joined, Error> {
+        let join = Join {
+            namespace: self.inner.namespace.clone(),
+            publication,
+            workflow: Name::new(workflow.to_owned())?,
+        };
+        match self.inner.op(Op::Join(join)).await? {
+            Reply::Joined(joined) => Ok(joined),
+            _ => unreachable!("a join answers as one"),
+        }
+    }
+
+    /// Ends a run that nobody has begun, with this value: what it should have done was done
+    /// otherwise, or never will be. Whoever waits for it goes on.
+    ///
+    /// # Errors
+    /// When there is no such run, or it has begun.
+    pub async fn complete<T: Serialize>(&self, to: impl Into<To>, value: &T) -> Result<(), Error> {
+        let complete = Complete {
+            namespace: self.inner.namespace.clone(),
+            target: to.into().checked()?,
+            value: encode(value)?,
+        };
+        self.inner.op(Op::Complete(complete)).await.map(drop)
     }
 
     /// Who subscribes to what, by topic.

@@ -149,6 +149,7 @@ pub(crate) fn publication<T: Serialize>(
         id: PublicationId(new_run().0),
         topic: topic.name(),
         payload: encode(value)?,
+        window: topic.open_for(),
     })
 }
 
@@ -208,8 +209,11 @@ impl Future for Publish {
             Err(failure) => return Poll::Ready(Err(failure.clone())),
         };
         let asked = || {
-            let topic = publish.topic.clone();
-            (Call::Publish { topic }, Asked::Publish(publish.clone()))
+            let (topic, window) = (publish.topic.clone(), publish.window);
+            (
+                Call::Publish { topic, window },
+                Asked::Publish(publish.clone()),
+            )
         };
         let polled = this.guard.poll(context, asked);
         polled.map(|outcome| Ok(Ended::all(decode(&outcome.into_result()?)?)))

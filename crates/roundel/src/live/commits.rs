@@ -43,6 +43,7 @@ impl LiveRun {
                 .iter()
                 .map(|(call, run)| (*call, (*run, false))),
         );
+        self.open_windows(&draft.scopes, committed.at);
         self.scopes
             .extend(draft.scopes.iter().map(|call| (*call, false)));
         self.inbox.extend(committed.inbox);
@@ -51,7 +52,7 @@ impl LiveRun {
         }
         if let Some((call, entry)) = self.step_entry.take() {
             self.note_committed(std::slice::from_ref(&entry));
-            self.step_done(call, entry);
+            self.step_done(call, entry, committed.at);
         }
         if committed.cancel {
             self.cancel(committed.at, false);

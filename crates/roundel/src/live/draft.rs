@@ -58,6 +58,7 @@ impl Draft {
             && self.consumed.is_empty()
             && self.closed.is_empty()
             && self.cancels.is_empty()
+            && self.caused.is_empty()
             && !self.cancel_seen
     }
 
@@ -199,6 +200,10 @@ impl LiveRun {
             }
             Asked::Children(starts) => self.begin_children(call, starts),
             Asked::Publish(publish) => {
+                if let Some(window) = publish.window {
+                    self.timers
+                        .insert((now.after(window), call, Due::WindowCloses));
+                }
                 self.draft.scopes.push(call);
                 self.draft.caused.push(Caused::Publish(call, publish));
             }
@@ -359,6 +364,7 @@ impl LiveRun {
                 _ => self.start_attempt(call, now),
             },
             Due::Sleep => self.complete(call, Outcome::Value(Payload::null())),
+            Due::WindowCloses => self.draft.caused.push(Caused::Close(call)),
             Due::WaitEnds => {
                 let Call::Wait { signal, .. } = what else {
                     return true;
@@ -396,6 +402,7 @@ impl LiveRun {
         match due {
             Due::WaitEnds => self.draft.opened.iter().any(|open| open.call == call),
             Due::Retry => !self.draft.entries.is_empty(),
+            Due::WindowCloses => self.draft.scopes.contains(&call),
             Due::Sleep | Due::AttemptEnds | Due::CallEnds => false,
         }
     }

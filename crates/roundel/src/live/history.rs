@@ -51,7 +51,9 @@ impl History {
                 self.seen(*call);
                 self.begun((*call, execution), what, at, None);
             }
-            Entry::Worked { call, what, value } => {
+            Entry::Worked {
+                call, what, value, ..
+            } => {
                 self.seen(*call);
                 let scope = Scope::Call {
                     execution,

@@ -114,6 +114,8 @@ enum Due {
     AttemptEnds,
     /// All attempts have lasted long enough.
     CallEnds,
+    /// Nobody joins any more what the call published.
+    WindowCloses,
 }
 
 pub(crate) struct LiveRun {

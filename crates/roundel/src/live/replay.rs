@@ -128,11 +128,16 @@ impl LiveRun {
                 }
                 Ok(())
             }
-            Entry::Worked { call, what, value } => {
+            Entry::Worked {
+                call,
+                what,
+                value,
+                window,
+            } => {
                 self.matches(call, &what)?;
                 self.timers.retain(|(_, of, _)| *of != call);
                 self.shared.lock().fresh.retain(|fresh| *fresh != call);
-                self.step_worked(call, value);
+                self.step_worked(call, value, window.map(|window| at.after(window)));
                 Ok(())
             }
             Entry::Settled {
@@ -198,8 +203,15 @@ impl LiveRun {
             Call::Child { run, .. } => {
                 self.children.insert(call, (*run, false));
             }
-            Call::Children { .. } | Call::Publish { .. } => {
+            Call::Children { .. } => {
                 self.scopes.insert(call, false);
+            }
+            Call::Publish { window, .. } => {
+                self.scopes.insert(call, false);
+                if let Some(window) = window {
+                    self.timers
+                        .insert((at.after(*window), call, Due::WindowCloses));
+                }
             }
             _ => {}
         }

@@ -2,11 +2,11 @@
 
 use roundel_core::{
     Call, Caused, Consumed, Delivery, Entry, Failure, Outcome, Payload, Publish, RunState, Scope,
-    ScopeEnd, Source, limits,
+    ScopeEnd, Source, Timestamp, limits,
 };
 
 use super::history::ROLLBACK_FAILED;
-use super::{LiveRun, Turn};
+use super::{Due, LiveRun, Turn};
 use crate::cx::shared::{Asked, Phase};
 use crate::cx::{ends_value, scope_result};
 
@@ -179,8 +179,10 @@ impl LiveRun {
     }
 
     /// A step is committed; what it set off is waited for.
-    pub(super) fn step_worked(&mut self, call: u32, value: Payload) {
+    pub(super) fn step_worked(&mut self, call: u32, value: Payload, closes_at: Option<Timestamp>) {
         self.scopes.insert(call, false);
+        self.timers
+            .extend(closes_at.map(|at| (at, call, Due::WindowCloses)));
         if let Some(slot) = self.shared.lock().calls.get_mut(&call) {
             slot.phase = Phase::Open;
             slot.worked = Some(value);
@@ -196,11 +198,36 @@ impl LiveRun {
                 what,
                 outcome: Outcome::Value(value),
             } if !emitted.is_empty() => {
+                let window = emitted.iter().filter_map(|publish| publish.window).max();
                 let caused = emitted.into_iter();
                 let caused = caused.map(|publish| Caused::Publish(call, Box::new(publish)));
-                (Entry::Worked { call, what, value }, caused.collect())
+                let worked = Entry::Worked {
+                    call,
+                    what,
+                    value,
+                    window,
+                };
+                (worked, caused.collect())
             }
             entry => (entry, Vec::new()),
+        }
+    }
+
+    /// The windows of what these calls published are open, by the store's clock, since then.
+    pub(super) fn open_windows(&mut self, calls: &[u32], since: Timestamp) {
+        for call in calls {
+            let inner = self.shared.lock();
+            let window = match inner.calls.get(call).map(|slot| &slot.what) {
+                Some(Call::Publish { window, .. }) => *window,
+                _ => None,
+            };
+            drop(inner);
+            if let Some(window) = window {
+                self.timers
+                    .retain(|(_, of, due)| (of, *due) != (call, Due::WindowCloses));
+                self.timers
+                    .insert((since.after(window), *call, Due::WindowCloses));
+            }
         }
     }
 

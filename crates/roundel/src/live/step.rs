@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::task::Wake;
 
-use roundel_core::{Attempted, Entry, Failure, Outcome, Round, RunId, Then, WorkerId};
+use roundel_core::{Attempted, Entry, Failure, Outcome, Round, RunId, Then, Timestamp, WorkerId};
 use roundel_store::{Clock, Tx, TxError, Work, Worked};
 
 use super::{Due, LiveRun};
@@ -104,11 +104,13 @@ impl LiveRun {
     }
 
     /// The step's round was committed.
-    pub(super) fn step_done(&mut self, call: u32, entry: Entry) {
+    pub(super) fn step_done(&mut self, call: u32, entry: Entry, at: Timestamp) {
         self.steps.retain(|step| *step != call);
         match entry {
             Entry::Did { outcome, .. } => self.shared.lock().complete(call, outcome),
-            Entry::Worked { value, .. } => self.step_worked(call, value),
+            Entry::Worked { value, window, .. } => {
+                self.step_worked(call, value, window.map(|window| at.after(window)));
+            }
             Entry::Attempted {
                 attempt,
                 failure,

@@ -155,7 +155,9 @@ impl fmt::Display for Timeline {
                     let what = names.get(call).map_or("", String::as_str);
                     writeln!(f, "{call}: {what} was let go")?;
                 }
-                Entry::Worked { call, what, value } => {
+                Entry::Worked {
+                    call, what, value, ..
+                } => {
                     writeln!(
                         f,
                         "{call}: {what} returned {}, waits for what it set off",

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    Caused, Hint, JournalRow, Name, Need, Op, Reply, Rows, RunId, Scope, Stage, Timestamp, decide,
-    needs,
+    Caused, Hint, JournalRow, Name, Need, Op, PublicationId, Reply, Rows, RunId, Scope, Stage,
+    Timestamp, decide, needs,
 };
 
 use super::faults::{Fate, Faults, Point};
@@ -133,6 +133,11 @@ impl Tables {
         let stage = match op {
             Op::Claim(_) => Stage::Runs,
             Op::Delete(_) => Stage::Rest,
+            Op::Subscribe(subscribe) => {
+                let open = self.open_publications(&subscribe.namespace, &subscribe.topic, now);
+                self.rows.open_publications = open;
+                return;
+            }
             Op::Commit(round) if round.caused.iter().any(is_about_scope) => Stage::Runs,
             _ => return,
         };
@@ -153,6 +158,20 @@ impl Tables {
                 _ => {}
             }
         }
+    }
+
+    fn open_publications(
+        &self,
+        namespace: &Name,
+        topic: &Name,
+        now: Timestamp,
+    ) -> Vec<PublicationId> {
+        let all = self.rows.publications.iter();
+        let open = all.filter(|(_, row)| {
+            let its = (&row.namespace, &row.topic) == (namespace, topic);
+            its && row.closes_at.is_some_and(|at| at > now)
+        });
+        open.map(|(id, _)| *id).collect()
     }
 
     fn forget(&mut self, run: RunId) {

@@ -202,11 +202,15 @@ CREATE TABLE roundel_publication (
     by_execution INTEGER,
     by_call      INTEGER,
     at           INTEGER NOT NULL,
-    heard        INTEGER NOT NULL
+    heard        INTEGER NOT NULL,
+    -- Until then whoever subscribes to the topic joins.
+    closes_at    INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX roundel_publication_by ON roundel_publication (by_run) WHERE by_run IS NOT NULL;
 CREATE INDEX roundel_publication_topic ON roundel_publication (namespace, topic, id);
+CREATE INDEX roundel_publication_window ON roundel_publication (namespace, topic, closes_at)
+    WHERE closes_at IS NOT NULL;
 
 -- How many of the runs that a call set off together have not ended.
 CREATE TABLE roundel_latch (
@@ -217,6 +221,7 @@ CREATE TABLE roundel_latch (
     open      INTEGER NOT NULL,
     total     INTEGER NOT NULL,
     failed    INTEGER NOT NULL,
+    closes_at INTEGER,
     PRIMARY KEY (run, execution, call, part)
 ) STRICT, WITHOUT ROWID;
 

@@ -321,7 +321,8 @@ pub(super) fn subscription(row: &Row<'_>) -> Result<(SubscriptionId, Subscriptio
     Ok((id, SubscriptionRow { since }))
 }
 
-/// A publication: id, namespace, topic, payload, by_run, by_execution, by_call, at, heard.
+/// A publication: id, namespace, topic, payload, by_run, by_execution, by_call, at, heard,
+/// closes_at.
 pub(super) fn publication(row: &Row<'_>) -> Result<(PublicationId, PublicationRow)> {
     let by = match row.get::<_, Option<[u8; 16]>>(4)? {
         None => None,
@@ -338,11 +339,12 @@ pub(super) fn publication(row: &Row<'_>) -> Result<(PublicationId, PublicationRo
         by,
         at: time(row, 7)?,
         heard: row.get(8)?,
+        closes_at: time_if_any(row, 9)?,
     };
     Ok((row.get(0).map(PublicationId::from_bytes)?, publication))
 }
 
-/// A latch: run, execution, call, part, open, total, failed.
+/// A latch: run, execution, call, part, open, total, failed, closes_at.
 pub(super) fn latch(row: &Row<'_>) -> Result<(LatchId, LatchRow)> {
     let id = LatchId {
         run: run_id(row, 0)?,
@@ -354,6 +356,7 @@ pub(super) fn latch(row: &Row<'_>) -> Result<(LatchId, LatchRow)> {
         open: row.get(4)?,
         total: row.get(5)?,
         failed: row.get(6)?,
+        closes_at: time_if_any(row, 7)?,
     };
     Ok((id, latch))
 }

@@ -41,8 +41,11 @@ const WATCHES: &str = "SELECT watched, watcher, execution, call FROM roundel_wat
 const SUBSCRIBERS: &str = "SELECT namespace, topic, workflow, since FROM roundel_subscription \
      WHERE namespace = ?1 AND topic = ?2";
 const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
-     at, heard FROM roundel_publication WHERE id = ?1";
-const LATCH: &str = "SELECT run, execution, call, part, open, total, failed FROM roundel_latch \
+     at, heard, closes_at FROM roundel_publication WHERE id = ?1";
+const OPEN_PUBLICATIONS: &str = "SELECT id FROM roundel_publication \
+     INDEXED BY roundel_publication_window \
+     WHERE namespace = ?1 AND topic = ?2 AND closes_at > ?3 ORDER BY id";
+const LATCH: &str = "SELECT run, execution, call, part, open, total, failed, closes_at FROM roundel_latch \
      WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
 const SCOPE: &str = "SELECT id FROM roundel_run INDEXED BY roundel_run_scope \
      WHERE parent_run = ?1 AND parent_execution = ?2 AND parent_call = ?3 \
@@ -73,6 +76,7 @@ pub(super) struct Loads<'c> {
     child: Statement<'c>,
     subscribers: Statement<'c>,
     publication: Statement<'c>,
+    open_publications: Statement<'c>,
     latch: Statement<'c>,
     scope: Statement<'c>,
     due: Due<'c>,
@@ -100,6 +104,7 @@ pub(super) fn is_search(need: &Need) -> bool {
         | Need::Waiters(..)
         | Need::Watchers(_)
         | Need::Subscribers(..)
+        | Need::OpenPublications(..)
         | Need::Scope(..) => true,
     }
 }
@@ -125,6 +130,7 @@ impl<'c> Loads<'c> {
             child: prepare(CHILD)?,
             subscribers: prepare(SUBSCRIBERS)?,
             publication: prepare(PUBLICATION)?,
+            open_publications: prepare(OPEN_PUBLICATIONS)?,
             latch: prepare(LATCH)?,
             scope: prepare(SCOPE)?,
             due: Due::new(connection, now)?,
@@ -197,6 +203,16 @@ impl<'c> Loads<'c> {
             Need::Watchers(run) => self.watchers(*run, rows)?,
             Need::Subscribers(namespace, topic) => self.subscribers(namespace, topic, rows)?,
             Need::Publication(id) => self.publication(*id, rows)?,
+            Need::OpenPublications(namespace, topic) => {
+                let values = (namespace.as_str(), topic.as_str(), now.0);
+                let found = self
+                    .open_publications
+                    .query_map(values, |row| row.get(0).map(PublicationId::from_bytes))?;
+                rows.open_publications = found.collect::<Result<_>>()?;
+                for id in rows.open_publications.clone() {
+                    self.publication(id, rows)?;
+                }
+            }
             Need::Latch(id) => self.latch(*id, rows)?,
             Need::Scope(run, execution, call) => self.scope((*run, *execution, *call), rows)?,
         }

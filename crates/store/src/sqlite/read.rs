@@ -56,7 +56,7 @@ const SCOPE: &str = concat!(
 const SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
      FROM roundel_subscription WHERE namespace = ?1 ORDER BY topic, workflow";
 const PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
-     at, heard FROM roundel_publication INDEXED BY roundel_publication_topic \
+     at, heard, closes_at FROM roundel_publication INDEXED BY roundel_publication_topic \
      WHERE namespace = ?1 AND topic = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4";
 const LABELS: &str = "SELECT name, value FROM roundel_label WHERE run = ?1 ORDER BY name, value";
 const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
@@ -324,8 +324,8 @@ impl Reader<'_> {
 const DUMP_SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
      FROM roundel_subscription ORDER BY namespace, topic, workflow";
 const DUMP_PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, \
-     by_call, at, heard FROM roundel_publication ORDER BY id";
-const DUMP_LATCHES: &str = "SELECT run, execution, call, part, open, total, failed \
+     by_call, at, heard, closes_at FROM roundel_publication ORDER BY id";
+const DUMP_LATCHES: &str = "SELECT run, execution, call, part, open, total, failed, closes_at \
      FROM roundel_latch ORDER BY run, execution, call, part";
 const DUMP_LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";
 const DUMP_RUNS: &str = concat!("SELECT ", run_columns!(), " FROM roundel_run ORDER BY id");

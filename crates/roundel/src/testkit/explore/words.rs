@@ -52,6 +52,8 @@ impl Words {
             Op::Register(_) => "the registration of a worker".into(),
             Op::Publish(publish) => format!("the publication to `{}`", publish.topic),
             Op::Subscribe(subscribe) => format!("the subscription to `{}`", subscribe.topic),
+            Op::Join(_) => "a request to join a publication".into(),
+            Op::Complete(_) => "the completion of a run by hand".into(),
             Op::Undo(_) => "a request to undo a run".into(),
             Op::Accept(_) => "the acceptance of a failed rollback".into(),
             Op::Resume(_) => "a request to resume a run".into(),

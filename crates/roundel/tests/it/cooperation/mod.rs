@@ -4,3 +4,4 @@
 mod publishing;
 mod rollback;
 mod trace;
+mod windows;

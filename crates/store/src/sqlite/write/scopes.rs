@@ -10,11 +10,12 @@ const SUBSCRIPTION_PUT: &str = "INSERT OR REPLACE INTO roundel_subscription \
 const SUBSCRIPTION_DELETE: &str = "DELETE FROM roundel_subscription \
      WHERE namespace = ?1 AND topic = ?2 AND workflow = ?3";
 const PUBLICATION_PUT: &str = "INSERT OR REPLACE INTO roundel_publication \
-     (id, namespace, topic, payload, by_run, by_execution, by_call, at, heard) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+     (id, namespace, topic, payload, by_run, by_execution, by_call, at, heard, closes_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const PUBLICATION_DELETE: &str = "DELETE FROM roundel_publication WHERE id = ?1";
 const LATCH_PUT: &str = "INSERT OR REPLACE INTO roundel_latch \
-     (run, execution, call, part, open, total, failed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+     (run, execution, call, part, open, total, failed, closes_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const LATCH_DELETE: &str = "DELETE FROM roundel_latch \
      WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
 
@@ -67,7 +68,8 @@ impl<'c> Scopes<'c> {
             match write {
                 Write::Insert(row) | Write::Update(row) => {
                     let (open, total, failed) = (row.open, row.total, row.failed);
-                    let values = (key.0, key.1, key.2, key.3, open, total, failed);
+                    let closes_at = row.closes_at.map(|at| at.0);
+                    let values = (key.0, key.1, key.2, key.3, open, total, failed, closes_at);
                     self.latch_put.execute(values)?;
                 }
                 Write::Delete => drop(self.latch_delete.execute(key)?),
@@ -88,6 +90,7 @@ impl<'c> Scopes<'c> {
             by.map(|by| by.call),
             row.at.0,
             row.heard,
+            row.closes_at.map(|at| at.0),
         );
         self.publication_put.execute(values)?;
         Ok(())
