@@ -188,14 +188,6 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
             let published = scopes::publish(publish, Some(by), rows, now);
             (*call, published.map(|_| None))
         }
-        Caused::Close(call) => {
-            let by = at(rows, *call);
-            return scopes::close(rows, by, false, now);
-        }
-        Caused::RollBack(call, scope) => {
-            let at = at(rows, *call);
-            return scopes::roll_back(rows, at, *scope, now);
-        }
         Caused::Spawn(call, start) => (
             *call,
             starts::start(start, rows, now).map(|started| Payload::encode(&started.run).ok()),
@@ -212,20 +204,8 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
             *call,
             watch(round, *call, (namespace, target), rows, now).map(|()| None),
         ),
-        Caused::Cancel(scope) => {
-            for run in scopes::runs_of(rows, round.run, *scope) {
-                operators::mark(rows, run, Some(round.claimant()), now);
-            }
-            if let Scope::Call { execution, call } = *scope {
-                let run = round.run;
-                let by = Parent {
-                    run,
-                    execution,
-                    call,
-                };
-                scopes::close(rows, by, true, now);
-            }
-            return;
+        Caused::Close(_) | Caused::RollBack(..) | Caused::Cancel(_) => {
+            return below(round, caused, rows, now);
         }
     };
     if answer.is_ok() {
@@ -245,6 +225,31 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
     };
     let execution = rows.run(round.run).expect("checked").execution;
     super::wakes::tell(rows, (round.run, execution, call), &outcome, None, now);
+}
+
+/// What becomes of what the run set off before.
+fn below(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
+    let current = rows.run(round.run).expect("checked").execution;
+    let at = |execution: u32, call: u32| Parent {
+        run: round.run,
+        execution,
+        call,
+    };
+    match caused {
+        Caused::Close(call) => scopes::close(rows, at(current, *call), false, now),
+        Caused::RollBack(call, scope) => {
+            scopes::roll_back(rows, at(current, *call), *scope, now);
+        }
+        Caused::Cancel(scope) => {
+            for run in scopes::runs_of(rows, round.run, *scope) {
+                operators::mark(rows, run, Some(round.claimant()), now);
+            }
+            if let Scope::Call { execution, call } = *scope {
+                scopes::close(rows, at(execution, call), true, now);
+            }
+        }
+        _ => unreachable!("only what is about what it set off"),
+    }
 }
 
 /// What a run sets off and waits for is undone with it.

@@ -45,8 +45,8 @@ const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_exec
 const OPEN_PUBLICATIONS: &str = "SELECT id FROM roundel_publication \
      INDEXED BY roundel_publication_window \
      WHERE namespace = ?1 AND topic = ?2 AND closes_at > ?3 ORDER BY id";
-const LATCH: &str = "SELECT run, execution, call, part, open, total, failed, closes_at FROM roundel_latch \
-     WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
+const LATCH: &str = "SELECT run, execution, call, part, open, total, failed, closes_at \
+     FROM roundel_latch WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
 const SCOPE: &str = "SELECT id FROM roundel_run INDEXED BY roundel_run_scope \
      WHERE parent_run = ?1 AND parent_execution = ?2 AND parent_call = ?3 \
      AND number IS NOT NULL ORDER BY number";

@@ -41,8 +41,8 @@ const KEYS: &str = "SELECT namespace, kind, key, run, digest, sent \
      WHERE run > ?1 AND run <= ?2 AND run IS NOT NULL ORDER BY run, namespace, kind, key";
 const LATCHES: &str = "SELECT run, execution, call, part, open, total, failed, closes_at \
      FROM roundel_latch WHERE run > ?1 AND run <= ?2 ORDER BY run, execution, call, part";
-const LATCH: &str = "SELECT run, execution, call, part, open, total, failed, closes_at FROM roundel_latch \
-     WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
+const LATCH: &str = "SELECT run, execution, call, part, open, total, failed, closes_at \
+     FROM roundel_latch WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
 const GATE: &str = "SELECT waiters, offers FROM roundel_gate WHERE namespace = ?1 AND name = ?2";
 const OFFER: &str = "SELECT place, payload, taken_by, at FROM roundel_offer \
      WHERE namespace = ?1 AND name = ?2 AND place = ?3";
