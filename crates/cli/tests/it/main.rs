@@ -5,6 +5,7 @@ mod demo;
 mod ends;
 mod faults;
 mod looks;
+mod messages;
 mod mounted;
 mod reference;
 mod support;

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result};
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [(&str, &str); 2] = [
+const MIGRATIONS: [(&str, &str); 3] = [
     (
         "0001_runs",
         include_str!("../../migrations/sqlite/0001_runs.sql"),
@@ -13,6 +13,10 @@ const MIGRATIONS: [(&str, &str); 2] = [
     (
         "0002_cooperation",
         include_str!("../../migrations/sqlite/0002_cooperation.sql"),
+    ),
+    (
+        "0003_messages",
+        include_str!("../../migrations/sqlite/0003_messages.sql"),
     ),
 ];
 
