@@ -19,6 +19,7 @@ pub mod w1;
 pub mod w2;
 pub mod w3;
 pub mod w4;
+pub mod w5;
 
 pub use error::Error;
 pub use process::others_running;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use roundel_bench::{growth, idle, limit, w1, w2, w3, w4};
+use roundel_bench::{growth, idle, limit, w1, w2, w3, w4, w5};
 use serde::Serialize;
 
 use table::Table;
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     /// A signal: from its sending until the run that waited for it has ended.
     #[command(after_help = FIGURES)]
     W4(W4),
+    /// Cooperation: publishing, rollback, many children of one call, parents that wait.
+    W5(W5),
     /// What stored runs, waiting runs, long journals and large fan-outs cost.
     Growth(Growth),
     /// All of the above, as they are by default.
@@ -125,6 +127,24 @@ pub(crate) struct W4 {
     /// How often they do, in turn with the raw limit.
     #[arg(long, default_value_t = 10)]
     turns: usize,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
+pub(crate) struct W5 {
+    /// Parents in one turn.
+    #[arg(long, default_value_t = 1_000)]
+    parents: usize,
+    /// Turns of each kind.
+    #[arg(long, default_value_t = 5)]
+    turns: usize,
+    /// Children of one call.
+    #[arg(long, default_value_t = 10_000)]
+    fan_in: u64,
+    /// Parents that wait meanwhile.
+    #[arg(long, default_value_t = 20_000)]
+    waiting: u64,
     #[command(flatten)]
     output: Output,
 }
@@ -218,6 +238,7 @@ pub(crate) async fn run(command: Command) -> Done {
         Command::W2(args) => run_w2(args).await,
         Command::W3(args) => run_w3(args).await,
         Command::W4(args) => run_w4(args).await,
+        Command::W5(args) => run_w5(args).await,
         Command::Growth(args) => run_growth(args).await,
         Command::All(output) => run_all(&output).await,
         Command::Idle(args) => run_idle(&args).await,
@@ -232,7 +253,7 @@ async fn run_all(output: &Output) -> Done {
         #[command(subcommand)]
         command: Command,
     }
-    for workload in ["w1", "w2", "w3", "w4", "growth"] {
+    for workload in ["w1", "w2", "w3", "w4", "w5", "growth"] {
         let mut line = vec!["bench".into(), workload.into(), "--dir".into()];
         line.push(output.dir.clone().into_os_string());
         line.extend(output.json.then(|| "--json".into()));
@@ -289,6 +310,18 @@ async fn run_w4(args: W4) -> Done {
     };
     let figures = w4::measure(&plan, &args.output.progress()).await?;
     args.output.show(&figures, table::w4)
+}
+
+async fn run_w5(args: W5) -> Done {
+    let plan = w5::Plan {
+        dir: args.output.dir.clone(),
+        parents: args.parents.max(1),
+        turns: args.turns.max(1),
+        fan_in: args.fan_in.max(1),
+        waiting: args.waiting,
+    };
+    let figures = w5::measure(&plan, &args.output.progress()).await?;
+    args.output.show(&figures, table::w5)
 }
 
 async fn run_growth(args: Growth) -> Done {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use roundel_bench::growth::Point;
-use roundel_bench::{growth, idle, limit, w1, w2, w3, w4};
+use roundel_bench::{growth, idle, limit, w1, w2, w3, w4, w5};
 
 pub(super) struct Table {
     title: String,
@@ -115,6 +115,36 @@ pub(super) fn w4(figures: &w4::Figures) -> Table {
             0,
         )
         .limit(figures.limit_rows_per_second, figures.ratio)
+}
+
+pub(super) fn w5(figures: &w5::Figures) -> Table {
+    Table::of("W5, cooperation")
+        .figure(
+            "parents of three children per second",
+            figures.children_per_second,
+            0,
+        )
+        .figure(
+            "publications to three per second",
+            figures.publishes_per_second,
+            0,
+        )
+        .figure("a publication, in such parents", figures.publish_cost, 2)
+        .figure("trees per second", figures.trees_per_second, 0)
+        .figure("rollbacks per second", figures.rollbacks_per_second, 0)
+        .figure("a rollback, in trees", figures.rollback_cost, 2)
+        .figure(
+            format!("{} children of one call, seconds", figures.fan_in),
+            figures.fan_in_seconds,
+            2,
+        )
+        .figure("a parent alone, p50 us", figures.alone_p50_us, 0)
+        .figure(
+            format!("among {} that wait, p50 us", figures.waiting),
+            figures.among_waiting_p50_us,
+            0,
+        )
+        .figure("the second by the first", figures.waiting_cost, 2)
 }
 
 pub(super) fn growth(figures: &growth::Figures) -> Table {
