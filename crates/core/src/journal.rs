@@ -22,6 +22,10 @@ pub enum Entry {
         version: u32,
         /// With what.
         input: Payload,
+        /// The first execution before this one that did what is undone together with it: not
+        /// those that were declared settled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unsettled: Option<u32>,
     },
     /// A call began; its end is another entry.
     Begun {
@@ -197,11 +201,17 @@ pub enum Call {
         of: u32,
         /// Its name.
         name: Name,
+        /// Of which earlier execution; of this one if none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        execution: Option<u32>,
     },
     /// What an earlier call set off is rolled back.
     RollBack {
         /// That call.
         of: u32,
+        /// Of which earlier execution; of this one if none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        execution: Option<u32>,
     },
     /// A run of its own, not waited for.
     Spawn {
@@ -368,6 +378,7 @@ mod tests {
                 workflow: name.clone(),
                 version: 3,
                 input: Payload::null(),
+                unsettled: Some(2),
             },
             Entry::Begun {
                 call: 1,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::{
-    Claimed, Committed, Delivery, Failure, JournalRow, Payload, Round, RunId, ScopeEnd, Timestamp,
-    WorkerId,
+    Claimed, Committed, Delivery, Failure, JournalRow, Name, Payload, Round, RunId, ScopeEnd,
+    Timestamp, WorkerId,
 };
 use roundel_store::{Boxed, Clock, Tx, Work, Worked};
 use serde::Serialize;
@@ -120,7 +120,7 @@ impl Live {
     ) -> Result<Live, Failure> {
         let journal = Journal::decode(journal)?;
         let (info, driver) = (about, seat.driver());
-        let live = if journal.needs_function(claimed.cancel) {
+        let live = if journal.needs_function(&claimed) {
             LiveRun::resume(info, &function.0, journal, (claimed, driver))
         } else {
             LiveRun::without_code(info, journal, (claimed, driver))
@@ -194,6 +194,17 @@ impl Live {
 
     pub fn settled(&mut self, call: u32, ends: Vec<ScopeEnd>) {
         self.0.settled(call, ends);
+    }
+
+    /// The journal of an earlier execution, and the function of its version, if there is one.
+    pub fn recalled(
+        &mut self,
+        execution: u32,
+        journal: &[JournalRow],
+        function: impl Fn(&Name, u32) -> Option<Function>,
+    ) {
+        let handler = |name: &Name, version| function(name, version).map(|function| function.0);
+        self.0.recalled(execution, journal, handler);
     }
 
     /// Runs the step that is due, outside of any database: the code keeps what it does elsewhere.

@@ -289,7 +289,7 @@ impl World<'_> {
                 start.first = Some(round);
             }
             Turn::Read(call) => live.read_again(call),
-            Turn::Step | Turn::Settle(..) | Turn::Wait(_) | Turn::Yield => {}
+            Turn::Step | Turn::Settle(..) | Turn::Recall(_) | Turn::Wait(_) | Turn::Yield => {}
         }
         self.clients[index].stage = Stage::Local(Box::new(Op::Start(plain)), home);
         let worker = &mut self.workers[home];

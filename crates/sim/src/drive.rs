@@ -294,11 +294,24 @@ impl World<'_> {
                 }
                 self.workers[at].tasks[index].state = State::Drive(live);
             }
+            Turn::Recall(execution) => self.recall((at, index), live, execution),
             Turn::Wait(until) => {
                 self.workers[at].tasks[index].state = State::Wait(live, until);
             }
             Turn::Yield => self.workers[at].tasks[index].state = State::Drive(live),
         }
+    }
+
+    /// Reads what an earlier execution of the run did.
+    fn recall(&mut self, (at, index): (usize, usize), mut live: Live, execution: u32) {
+        let rows = self.model.journal(live.run(), execution);
+        let bad_code = self.workers[at].deploy.bad_code;
+        live.recalled(execution, &rows, |name, version| {
+            let mut flows = self.flows.iter();
+            let flow = flows.find(|flow| (&flow.name, flow.version) == (name, version))?;
+            Some(flow.code(bad_code).clone())
+        });
+        self.workers[at].tasks[index].state = State::Drive(live);
     }
 
     /// How the runs of a scope ended.

@@ -124,7 +124,7 @@ fn waited_for(what: &Call, now: Timestamp) -> String {
         Call::Watch { run } => format!("for the end of run {run}"),
         Call::Publish { topic, .. } => format!("for all that subscribe to `{topic}`"),
         Call::Children { workflow } => format!("for all children `{workflow}`"),
-        Call::RollBack { of } => format!("for what call {of} set off to be undone"),
+        Call::RollBack { of, .. } => format!("for what call {of} set off to be undone"),
         Call::Step { name, .. } => format!("for all that step `{name}` set off"),
         other => format!("for {other}"),
     }

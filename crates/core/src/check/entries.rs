@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Invariant, Read, Report, RunRecord};
-use crate::{Call, Entry, Outcome, RunRow, RunState, Why};
+use crate::{Call, Entry, Outcome, RunRow, RunState, UndoMark, Why};
 
 /// Execution and number of an entry. Shown only of one that should not be.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
             if execution > 0 {
                 told.finish_execution(execution, report);
             }
-            (execution, told) = (round.execution, Told::default());
+            (execution, told) = (round.execution, told.next(round.execution));
         }
         for (number, entry) in (round.first..).zip(entries) {
             told.take(Place(execution, number), entry, report);
@@ -51,7 +51,8 @@ fn below(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
         return;
     };
     let over = above.state.has_ended() || above.execution > parent.execution;
-    if over && !row.state.has_ended() {
+    // What is over may have to be undone.
+    if over && !row.state.has_ended() && row.undo != UndoMark::Underway {
         let found = format!("{} below a run that is over", row.state.as_str());
         report.add(Invariant::ParentAfterChildren, found, "that it ended first");
     }
@@ -76,13 +77,16 @@ struct Known {
     child: bool,
     /// Where it completed, or began if it did not, if it can be undone.
     undoable_at: Option<u64>,
-    /// The call that it undoes.
-    undoes: Option<u32>,
+    /// The call that it undoes, and of which execution.
+    undoes: Option<(u32, u32)>,
 }
 
 /// What an execution's journal has told so far.
 #[derive(Default)]
 struct Told {
+    execution: u32,
+    /// What earlier executions did and is undone with this one, and where.
+    earlier: BTreeMap<(u32, u32), u64>,
     calls: BTreeMap<u32, Known>,
     cancel_seen: bool,
     continued: bool,
@@ -91,12 +95,33 @@ struct Told {
     rolling_back: bool,
     /// An operator let an undo be left out.
     skipped: bool,
-    /// Calls that are undone, and the place of the last of them in the journal.
-    undone: BTreeSet<u32>,
-    undone_last: Option<u64>,
+    /// Calls that are undone, and the place of the last of them in the journals.
+    undone: BTreeSet<(u32, u32)>,
+    undone_last: Option<(u32, u64)>,
 }
 
 impl Told {
+    /// What the next execution's journal tells.
+    fn next(mut self, execution: u32) -> Told {
+        let done = self.undoable();
+        self.earlier.extend(done);
+        Told {
+            execution,
+            earlier: self.earlier,
+            ..Told::default()
+        }
+    }
+
+    /// What this execution did that can be undone, and where.
+    fn undoable(&self) -> Vec<((u32, u32), u64)> {
+        let calls = self.calls.iter();
+        let undoable = |(of, call): (&u32, &Known)| {
+            let at = call.undoable_at?;
+            Some(((self.execution, *of), at))
+        };
+        calls.filter_map(undoable).collect()
+    }
+
     fn take(&mut self, place: Place, entry: &Entry, report: &mut Report<'_>) {
         self.entries += 1;
         let reopens = matches!(entry, Entry::RollingBack { .. }) && !self.continued;
@@ -116,7 +141,10 @@ impl Told {
             report.add(Invariant::Cancel, found, "that nothing begins");
         }
         match entry {
-            Entry::Started { .. } => {}
+            Entry::Started { unsettled, .. } => {
+                let first = unsettled.unwrap_or(u32::MAX);
+                self.earlier.retain(|(execution, _), _| *execution >= first);
+            }
             Entry::CancelSeen => self.cancel_seen = true,
             Entry::Continued => self.continued = true,
             Entry::Ended { state } => self.ended.push(*state),
@@ -136,13 +164,13 @@ impl Told {
     }
 
     fn call(&mut self, number: u32, place: Place, entry: &Entry, report: &mut Report<'_>) {
-        let at = self.entries;
+        let (at, execution) = (self.entries, self.execution);
         let call = self.calls.entry(number).or_default();
         let known = call.begun || call.attempted;
         let sound = match entry {
             Entry::Begun { what, .. } => {
                 call.child = sets_off(what);
-                call.note(what, at, true);
+                call.note((what, execution), at, true);
                 !std::mem::replace(&mut call.begun, true) && !call.done
             }
             Entry::Attempted { .. } => {
@@ -151,7 +179,7 @@ impl Told {
             }
             Entry::Worked { what, .. } => {
                 call.child = true;
-                call.note(what, at, true);
+                call.note((what, execution), at, true);
                 !std::mem::replace(&mut call.begun, true) && !call.done
             }
             // The end of a child that was let go is still recorded.
@@ -165,7 +193,7 @@ impl Told {
                 !std::mem::replace(&mut call.done, true) && due
             }
             Entry::Did { what, outcome, .. } => {
-                call.note(what, at, matches!(outcome, Outcome::Value(_)));
+                call.note((what, execution), at, matches!(outcome, Outcome::Value(_)));
                 !std::mem::replace(&mut call.done, true) && !call.begun
             }
             Entry::Dropped { .. } => {
@@ -194,15 +222,20 @@ impl Told {
     }
 
     /// A call is undone: newest first, each once.
-    fn undo(&mut self, of: u32, place: Place, report: &mut Report<'_>) {
+    fn undo(&mut self, of: (u32, u32), place: Place, report: &mut Report<'_>) {
+        let (execution, call) = of;
         if !self.undone.insert(of) {
-            let found = format!("{place} undoes call {of} again");
+            let found = format!("{place} undoes call {call} of execution {execution} again");
             report.add(Invariant::RollbackComplete, found, "each once");
         }
-        let at = self.calls.get(&of).and_then(|call| call.undoable_at);
+        let at = match execution == self.execution {
+            true => self.calls.get(&call).and_then(|call| call.undoable_at),
+            false => self.earlier.get(&of).copied(),
+        };
+        let at = at.map(|at| (execution, at));
         let in_order = at.is_some_and(|at| self.undone_last.is_none_or(|last| at < last));
         if !in_order || !self.rolling_back {
-            let found = format!("{place} undoes call {of} out of turn");
+            let found = format!("{place} undoes call {call} of execution {execution} out of turn");
             report.add(Invariant::RollbackOrder, found, "newest first");
         }
         self.undone_last = at;
@@ -226,13 +259,11 @@ impl Told {
             let found = format!("{state}, and in the journal {ends:?}");
             report.add(Invariant::OneEnd, found, format!("{due:?}"));
         }
-        let missing = self
-            .calls
-            .iter()
-            .filter(|(number, call)| call.undoable_at.is_some() && !self.undone.contains(*number));
-        let missing: Vec<&u32> = missing.map(|(number, _)| number).collect();
+        let all = self.undoable().into_iter().map(|(of, _)| of);
+        let all = all.chain(self.earlier.keys().copied());
+        let missing: Vec<(u32, u32)> = all.filter(|of| !self.undone.contains(of)).collect();
         if self.ended == [RunState::RolledBack] && !self.skipped && !missing.is_empty() {
-            let found = format!("rolled back, and calls {missing:?} are not undone");
+            let found = format!("rolled back, and (execution, call) {missing:?} are not undone");
             report.add(Invariant::RollbackComplete, found, "all of them");
         }
         if self.continued {
@@ -244,12 +275,15 @@ impl Told {
 
 impl Known {
     /// What is called: can it be undone, or does it undo?
-    fn note(&mut self, what: &Call, at: u64, happened: bool) {
+    fn note(&mut self, (what, execution): (&Call, u32), at: u64, happened: bool) {
         if what.undo().is_some() && happened {
             self.undoable_at = Some(at);
         }
-        if let Call::Undo { of, .. } = what {
-            self.undoes = Some(*of);
+        if let Call::Undo {
+            of, execution: its, ..
+        } = what
+        {
+            self.undoes = Some((its.unwrap_or(execution), *of));
         }
     }
 }

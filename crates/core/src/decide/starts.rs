@@ -172,6 +172,7 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         workflow,
         version,
         input: start.input.clone(),
+        unsettled: None,
     };
     rows.journal.push(JournalRow {
         run: start.run,

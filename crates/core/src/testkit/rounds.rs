@@ -238,6 +238,7 @@ fn leave(round: &mut Round, row: &RunRow, draw: &mut Draw) {
                 workflow,
                 version: 1,
                 input: Payload::null(),
+                unsettled: None,
             };
             let version = draw.one_in(2).then(|| 1 + draw.below(2) as u32);
             Then::ContinueAsNew(encode_entries(&[started]), version)

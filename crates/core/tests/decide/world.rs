@@ -584,6 +584,7 @@ pub(crate) fn continuing(round: Round, version: Option<u32>) -> Round {
         workflow,
         version: version.unwrap_or(1),
         input: value(2),
+        unsettled: None,
     };
     let mut round = recording(round, &[Entry::Continued]);
     round.then = Then::ContinueAsNew(encode_entries(&[started]), version);

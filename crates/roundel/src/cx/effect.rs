@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::shared::{Asked, CallGuard, Inner, Phase, Shared, Tries};
 use super::{Begun, Cx, decode_outcome, encode, inside, name, undo};
+use crate::live::Of;
 
 /// One attempt of an effect, as its closure sees it.
 #[derive(Clone)]
@@ -37,7 +38,7 @@ impl Attempt {
     /// other call. Give it to the service that is called.
     #[must_use]
     pub fn key(&self) -> String {
-        key_of(&self.shared, self.call)
+        key_of(&self.shared, (self.shared.info.execution, self.call))
     }
 
     /// Counted from 1.
@@ -59,9 +60,8 @@ impl Attempt {
 }
 
 /// The idempotency key of a call.
-pub(super) fn key_of(shared: &Shared, call: u32) -> String {
-    let info = &shared.info;
-    format!("{}-{}-{}", info.run, info.execution, call)
+pub(super) fn key_of(shared: &Shared, (execution, call): Of) -> String {
+    format!("{}-{execution}-{call}", shared.info.run)
 }
 
 /// What a test kit says instead of the call.
@@ -92,7 +92,7 @@ fn heard(
     let Some(hooks) = shared.lock().hooks.clone() else {
         return result;
     };
-    let lost = hooks.is_lost(&(key_of(shared, tried.0), tried.1));
+    let lost = hooks.is_lost(&(key_of(shared, (shared.info.execution, tried.0)), tried.1));
     lost.map_or(result, Err)
 }
 
@@ -241,7 +241,8 @@ where
         };
         let shared = this.guard.shared.clone();
         if let Some(undo) = this.undo.as_ref().filter(|_| !known) {
-            shared.lock().undos.insert(call, undo.clone());
+            let of = (shared.info.execution, call);
+            shared.lock().undos.insert(of, undo.clone());
         }
         let (attempt, stopped) = may_run(&mut shared.lock(), call);
         let Some(attempt) = attempt else {

@@ -37,6 +37,7 @@ pub use step::Step;
 pub use undo::Begun;
 pub use waits::{Sleep, Wait, WaitForRun};
 
+use crate::live::Anew;
 use shared::Shared;
 
 /// A workflow's view of its own run. Cheap to clone.
@@ -91,11 +92,15 @@ impl Cx {
 
     /// Ends this execution and begins anew with this input and an empty journal, in one commit.
     /// Unread signals, parent, key and state stay. Never returns.
+    ///
+    /// What this execution did is still undone if a later one fails, unless it is declared
+    /// [`settled`](ContinueAsNew::settled).
     pub fn continue_as_new<I: Serialize, O>(&self, input: &I) -> ContinueAsNew<O> {
         ContinueAsNew {
             cx: self.clone(),
             with: encode(input),
             version: None,
+            settled: false,
             never: Never::new(),
         }
     }
@@ -119,6 +124,7 @@ pub struct ContinueAsNew<O> {
     cx: Cx,
     with: Result<Payload, Failure>,
     version: Option<u32>,
+    settled: bool,
     never: Never<O>,
 }
 
@@ -126,6 +132,13 @@ impl<O> ContinueAsNew<O> {
     /// In this version of the workflow.
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
+        self
+    }
+
+    /// What the run did so far stands: a later failure, a cancel or an undo does not reach it.
+    /// Say so where a loop has finished a piece of work; or what could be undone grows with it.
+    pub fn settled(mut self) -> Self {
+        self.settled = true;
         self
     }
 }
@@ -145,7 +158,11 @@ impl<O> Future for ContinueAsNew<O> {
         let _ = self.never;
         match &self.with {
             Ok(input) => {
-                self.cx.shared.lock().continue_with = Some((input.clone(), self.version));
+                self.cx.shared.lock().continue_with = Some(Anew {
+                    input: input.clone(),
+                    version: self.version,
+                    settled: self.settled,
+                });
                 Poll::Pending
             }
             Err(failure) => Poll::Ready(Err(failure.clone())),

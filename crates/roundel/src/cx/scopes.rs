@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use super::shared::{Asked, CallGuard};
 use super::{Cx, decode, decode_outcome, encode};
 use crate::ids::new_run;
+use crate::live::Of;
 use crate::{Topic, Workflow};
 
 /// How a run that was set off has ended.
@@ -191,9 +192,13 @@ impl Cx {
     }
 
     /// Rolls back what an earlier call set off, and waits until that is done.
-    pub(crate) async fn roll_back_scope(&self, of: u32, scope: Scope) -> Result<(), Failure> {
+    pub(crate) async fn roll_back_scope(&self, of: Of, scope: Scope) -> Result<(), Failure> {
         let mut guard = CallGuard::new(&self.shared);
-        let asked = || (Call::RollBack { of }, Asked::RollBack(scope));
+        let call = Call::RollBack {
+            of: of.1,
+            execution: self.earlier(of),
+        };
+        let asked = || (call.clone(), Asked::RollBack(scope));
         let outcome = std::future::poll_fn(|context| guard.poll(context, asked)).await;
         outcome.into_result().map(drop)
     }

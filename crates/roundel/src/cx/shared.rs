@@ -51,14 +51,14 @@ pub(crate) struct Inner {
     pub(crate) worked: Option<Result<Payload, Failure>>,
     /// Effects that were woken while a step had the function's turn.
     pub(crate) skipped: Vec<u32>,
-    /// The function asked to begin anew: input and version.
-    pub(crate) continue_with: Option<(Payload, Option<u32>)>,
+    /// The function asked to begin anew.
+    pub(crate) continue_with: Option<crate::live::Anew>,
     /// Effects whose attempt may run.
     pub(crate) running: u32,
     /// Futures that the engine knows and that are not durable: resources being opened.
     pub(crate) opening: u32,
     /// How what calls did is undone.
-    pub(crate) undos: FxHashMap<u32, super::undo::Handler>,
+    pub(crate) undos: FxHashMap<crate::live::Of, super::undo::Handler>,
     /// What the step at hand publishes.
     pub(crate) emitted: Vec<Publish>,
     /// How the runs ended that the last call set off.

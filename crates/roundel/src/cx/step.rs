@@ -122,7 +122,9 @@ where
             return Poll::Pending;
         };
         if let Some(undo) = this.undo.as_ref().filter(|_| !known) {
-            this.guard.shared.lock().undos.insert(call, undo.clone());
+            let shared = &this.guard.shared;
+            let of = (shared.info.execution, call);
+            shared.lock().undos.insert(of, undo.clone());
         }
         let inner = this.guard.shared.lock();
         let mine = inner

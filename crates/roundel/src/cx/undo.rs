@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::effect::{Attempt, key_of};
 use super::{Cx, decode};
-use crate::live::Undoable;
+use crate::live::{Of, Undoable};
 
 type Undoing = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
@@ -91,10 +91,15 @@ impl Handler {
 }
 
 impl Cx {
+    /// The execution of a call, if it is an earlier one.
+    pub(super) fn earlier(&self, (execution, _): Of) -> Option<u32> {
+        Some(execution).filter(|execution| *execution != self.shared.info.execution)
+    }
+
     /// Undoes what a call did, in a step or an effect of its own.
     pub(crate) async fn undo_call(
         &self,
-        (of, name): (u32, Name),
+        (of, name): (Of, Name),
         undo: Undoable,
     ) -> Result<(), Failure> {
         let handler = self.shared.lock().undos.get(&of).cloned();
@@ -104,7 +109,11 @@ impl Cx {
             );
             return Err(Failure::permanent(message).with_code("diverged"));
         };
-        let call = Call::Undo { of, name };
+        let call = Call::Undo {
+            of: of.1,
+            name,
+            execution: self.earlier(of),
+        };
         match handler {
             Handler::Step(handler) => {
                 let value = undo.value.unwrap_or_else(Payload::null);

@@ -55,6 +55,7 @@ impl LiveRun {
     ) -> LiveRun {
         let nothing: super::Handler = std::sync::Arc::new(|_, _| Box::pin(std::future::pending()));
         let mut live = LiveRun::new(info, &nothing, Payload::null(), driver);
+        live = live.with_unsettled(journal.unsettled);
         live.let_go();
         live.head = claimed.head;
         let mut entries = journal.entries.into_iter();

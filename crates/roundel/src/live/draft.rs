@@ -37,7 +37,8 @@ pub(super) struct Draft {
     pub(super) ended: Vec<(u32, (RunId, bool))>,
     /// Waits that this round ends.
     pub(super) lifted: Vec<(u32, (Name, bool))>,
-    pub(super) continue_input: Option<Payload>,
+    /// What the next execution begins with, and its first that is undone with it.
+    pub(super) anew: Option<(Payload, Option<u32>)>,
     /// About how large the entries are.
     bytes: usize,
 }

@@ -10,7 +10,7 @@ use roundel_core::{Call, Entry, Name, Outcome, Payload, RunState, Scope, UndoBy,
 /// One call, as far as it can be undone.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
-    pub(crate) call: u32,
+    pub(crate) of: Of,
     pub(crate) name: Name,
     /// What it set off, if it did.
     pub(crate) scope: Option<Scope>,
@@ -28,58 +28,63 @@ pub(crate) struct Undoable {
     pub(crate) by: UndoBy,
 }
 
+/// A call of an execution: these two numbers.
+pub(crate) type Of = (u32, u32);
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    pasts: BTreeMap<u32, Past>,
+    pasts: BTreeMap<Of, Past>,
     /// Which calls undo or roll back which.
-    undoing: BTreeMap<u32, (u32, bool)>,
-    undone: BTreeSet<u32>,
-    rolled_back: BTreeSet<u32>,
+    undoing: BTreeMap<Of, (Of, bool)>,
+    undone: BTreeSet<Of>,
+    rolled_back: BTreeSet<Of>,
     /// The last that failed to be undone, or rolled back.
-    failed: Option<(u32, bool)>,
-    /// The highest number of a call.
+    failed: Option<(Of, bool)>,
+    /// The last execution, and the highest number of a call in it.
+    execution: u32,
     pub(crate) last_call: u32,
     /// Where its rollback stands, if it has one: why, and how the run had ended.
     pub(crate) why: Option<Why>,
 }
 
 impl History {
-    /// Takes the journal's next entry.
+    /// Takes the next entry of an execution's journal.
     pub(crate) fn note(&mut self, entry: &Entry, at: u64, execution: u32) {
+        let of = |call: &u32| (execution, *call);
         match entry {
             Entry::Begun { call, what } => {
-                self.seen(*call);
-                self.begun((*call, execution), what, at, None);
+                self.seen(of(call));
+                self.begun(of(call), what, at, None);
             }
             Entry::Worked {
                 call, what, value, ..
             } => {
-                self.seen(*call);
+                self.seen(of(call));
                 let scope = Scope::Call {
                     execution,
                     call: *call,
                 };
-                self.begun((*call, execution), what, at, Some(scope));
-                self.done(*call, &Outcome::Value(value.clone()), at);
+                self.begun(of(call), what, at, Some(scope));
+                self.done(of(call), &Outcome::Value(value.clone()), at);
             }
             Entry::Did {
                 call,
                 what,
                 outcome,
             } => {
-                self.seen(*call);
+                self.seen(of(call));
                 let failed = matches!(outcome, Outcome::Failure(_));
                 if failed && matches!(what, Call::Step { .. }) {
                     return;
                 }
-                self.begun((*call, execution), what, at, None);
-                self.done(*call, outcome, at);
+                self.begun(of(call), what, at, None);
+                self.done(of(call), outcome, at);
             }
-            Entry::Done { call, outcome } => self.done(*call, outcome, at),
+            Entry::Done { call, outcome } => self.done(of(call), outcome, at),
             Entry::Settled { call, ends, .. } => {
                 let left = [RunState::Completed, RunState::RollbackFailed];
                 let nothing = !ends.iter().any(|end| left.contains(&end.state));
-                if let Some(past) = self.pasts.get_mut(call) {
+                if let Some(past) = self.pasts.get_mut(&of(call)) {
                     past.at = at;
                     if nothing && !ends.is_empty() {
                         past.scope = None;
@@ -96,31 +101,38 @@ impl History {
                     (why, _) => why.clone(),
                 });
             }
-            Entry::Attempted { call, .. } | Entry::Dropped { call } => self.seen(*call),
+            Entry::Attempted { call, .. } | Entry::Dropped { call } => self.seen(of(call)),
             Entry::Started { .. } | Entry::CancelSeen | Entry::Continued | Entry::Ended { .. } => {}
         }
     }
 
-    fn seen(&mut self, call: u32) {
-        self.last_call = self.last_call.max(call);
+    fn seen(&mut self, (execution, call): Of) {
+        if execution > self.execution {
+            (self.execution, self.last_call) = (execution, call);
+        } else if execution == self.execution {
+            self.last_call = self.last_call.max(call);
+        }
     }
 
-    fn begun(
-        &mut self,
-        (call, execution): (u32, u32),
-        what: &Call,
-        at: u64,
-        set_off: Option<Scope>,
-    ) {
+    fn begun(&mut self, of: Of, what: &Call, at: u64, set_off: Option<Scope>) {
+        let (execution, call) = of;
+        let earlier = |of: &u32, its: &Option<u32>| (its.unwrap_or(execution), *of);
         let scope = match what {
             Call::Child { run, .. } => Some(Scope::Child(*run)),
             Call::Children { .. } | Call::Publish { .. } => Some(Scope::Call { execution, call }),
-            Call::Undo { of, .. } => {
-                self.undoing.insert(call, (*of, true));
+            Call::Undo {
+                of: undone,
+                execution: its,
+                ..
+            } => {
+                self.undoing.insert(of, (earlier(undone, its), true));
                 return;
             }
-            Call::RollBack { of } => {
-                self.undoing.insert(call, (*of, false));
+            Call::RollBack {
+                of: undone,
+                execution: its,
+            } => {
+                self.undoing.insert(of, (earlier(undone, its), false));
                 return;
             }
             _ => set_off,
@@ -134,24 +146,24 @@ impl History {
         }
         let name = Name::new(what.signature().1.to_owned()).unwrap_or(Name::constant("call"));
         let past = Past {
-            call,
+            of,
             name,
             scope,
             undo,
             at,
         };
-        self.pasts.insert(call, past);
+        self.pasts.insert(of, past);
     }
 
-    fn done(&mut self, call: u32, outcome: &Outcome, at: u64) {
-        if let Some(undoing) = self.undoing.remove(&call) {
+    fn done(&mut self, of: Of, outcome: &Outcome, at: u64) {
+        if let Some(undoing) = self.undoing.remove(&of) {
             match outcome {
                 Outcome::Value(_) => self.finished(Some(undoing)),
                 Outcome::Failure(_) => self.failed = Some(undoing),
             }
             return;
         }
-        let Some(past) = self.pasts.get_mut(&call) else {
+        let Some(past) = self.pasts.get_mut(&of) else {
             return;
         };
         past.at = at;
@@ -173,7 +185,7 @@ impl History {
         }
     }
 
-    fn finished(&mut self, undoing: Option<(u32, bool)>) {
+    fn finished(&mut self, undoing: Option<(Of, bool)>) {
         match undoing {
             Some((of, true)) => drop(self.undone.insert(of)),
             Some((of, false)) => drop(self.rolled_back.insert(of)),
@@ -188,22 +200,21 @@ impl History {
             .values()
             .filter_map(|past| self.left(past))
             .collect();
-        plan.sort_by_key(|past| std::cmp::Reverse(past.at));
+        plan.sort_by_key(|past| std::cmp::Reverse((past.of.0, past.at)));
         plan
     }
 
     fn left(&self, past: &Past) -> Option<Past> {
         let mut past = past.clone();
-        past.scope = past
-            .scope
-            .filter(|_| !self.rolled_back.contains(&past.call));
-        past.undo = past.undo.filter(|_| !self.undone.contains(&past.call));
+        past.scope = past.scope.filter(|_| !self.rolled_back.contains(&past.of));
+        past.undo = past.undo.filter(|_| !self.undone.contains(&past.of));
         (past.scope.is_some() || past.undo.is_some()).then_some(past)
     }
 
-    /// Does what is left need the code of the workflow?
-    pub(crate) fn needs_code(&self) -> bool {
-        let left = self.pasts.values().filter_map(|past| self.left(past));
+    /// Does what is left of this execution need the code of the workflow?
+    pub(crate) fn needs_code_of(&self, execution: u32) -> bool {
+        let its = self.pasts.range((execution, 0)..=(execution, u32::MAX));
+        let left = its.filter_map(|(_, past)| self.left(past));
         let mut undos = left.filter_map(|past| past.undo);
         undos.any(|undo| undo.by == UndoBy::Code)
     }

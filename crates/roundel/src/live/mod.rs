@@ -9,6 +9,7 @@ mod attempts;
 mod cancel;
 mod commits;
 mod draft;
+mod earlier;
 mod history;
 mod inbox;
 mod replay;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
     Claimant, Claimed, Committed, Delivery, Entry, Failure, Name, Outcome, Payload, Round, RunId,
-    RunState, Scope, Then, Timestamp, Why, WorkerId, encode_entries,
+    RunState, Scope, Then, Timestamp, Why, WorkerId,
 };
 use rustc_hash::FxHashSet;
 use serde::Serialize;
@@ -41,7 +42,8 @@ use crate::metrics::Counters;
 use draft::Draft;
 use history::History;
 
-pub(crate) use history::Undoable;
+pub(crate) use earlier::Anew;
+pub(crate) use history::{Of, Undoable};
 pub(crate) use replay::Journal;
 pub(crate) use step::StepWork;
 
@@ -83,6 +85,8 @@ pub enum Turn {
     Read(u32),
     /// Read how the runs of this scope ended, then call `settled`.
     Settle(u32, Scope),
+    /// Read the journal of this earlier execution, then call `recalled`.
+    Recall(u32),
     /// Nothing until the flag is raised, or this time.
     Wait(Option<Timestamp>),
     /// Nothing yet: let others run.
@@ -142,6 +146,7 @@ pub(crate) struct LiveRun {
     refused: Vec<Delivery>,
     /// What can be undone.
     history: History,
+    earlier: earlier::Earlier,
     rolling: Option<rollback::Rolling>,
     /// Open waits: for which signal, and whether they take offers.
     waits: BTreeMap<u32, (Name, bool)>,
@@ -192,6 +197,7 @@ impl LiveRun {
             settles: VecDeque::new(),
             refused: Vec::new(),
             history: History::default(),
+            earlier: earlier::Earlier::default(),
             rolling: None,
             waits: BTreeMap::new(),
             steps: VecDeque::new(),
@@ -240,6 +246,9 @@ impl LiveRun {
             // What the journal says comes first: it tells what must be undone.
             if self.cancelling.is_some() && self.replay.is_empty() {
                 return self.cancel_turn(now);
+            }
+            if let Some(turn) = self.recall() {
+                return turn;
             }
             self.start_rollback();
             if self.poll() {
@@ -382,18 +391,8 @@ impl LiveRun {
             return self.end_children();
         }
         let anew = self.shared.lock().continue_with.take();
-        if let Some((input, version)) = anew {
-            let info = &self.shared.info;
-            let (workflow, other) = (info.workflow.clone(), version);
-            let version = version.unwrap_or(info.version);
-            let started = Entry::Started {
-                workflow,
-                version,
-                input: input.clone(),
-            };
-            self.draft.push(Entry::Continued);
-            self.draft.continue_input = Some(input);
-            return self.commit(Then::ContinueAsNew(encode_entries(&[started]), other));
+        if let Some(anew) = anew {
+            return self.begin_anew(anew);
         }
         let returned = self.returned.take();
         let returned = returned.expect("a function that is gone has returned");
@@ -459,13 +458,14 @@ impl LiveRun {
 
     /// The input of the next execution, once the round that ends this one is committed.
     pub(crate) fn continue_input(&self) -> Option<Payload> {
-        self.draft.continue_input.clone()
+        self.draft.anew.as_ref().map(|(input, _)| input.clone())
     }
 
     /// The next execution of a run that was committed as beginning anew.
     pub(crate) fn after_continue(mut self, before: &LiveRun, committed: Committed) -> LiveRun {
         self.epoch = committed.epoch;
         self.parent = before.parent;
+        self.earlier.unsettled = before.draft.anew.as_ref().and_then(|(_, first)| *first);
         self.inbox.extend(committed.inbox);
         if committed.cancel {
             self.cancel(committed.at, false);

@@ -13,6 +13,8 @@ use crate::cx::shared::{Asked, Phase, RunInfo};
 /// A journal, decoded: what the run was started with, and what happened since.
 pub(crate) struct Journal {
     pub(crate) input: Payload,
+    pub(crate) version: u32,
+    pub(crate) unsettled: Option<u32>,
     pub(crate) entries: Vec<(Entry, Timestamp)>,
 }
 
@@ -37,8 +39,18 @@ impl Journal {
         }
         let mut entries = entries.into_iter();
         match entries.next() {
-            Some((Entry::Started { input, .. }, _)) => Ok(Journal {
+            Some((
+                Entry::Started {
+                    input,
+                    version,
+                    unsettled,
+                    ..
+                },
+                _,
+            )) => Ok(Journal {
                 input,
+                version,
+                unsettled,
                 entries: entries.collect(),
             }),
             _ => Err(broken("it does not begin with a start".into())),
@@ -49,13 +61,13 @@ impl Journal {
 impl Journal {
     /// Must the workflow's function run to bring the run on? Not if it was asked to end or is
     /// rolled back, and nothing is undone by code that only the function gives.
-    pub(crate) fn needs_function(&self, cancel: CancelMark) -> bool {
+    pub(crate) fn needs_function(&self, claimed: &Claimed) -> bool {
         let mut history = History::default();
         for (at, (entry, _)) in (2..).zip(&self.entries) {
-            history.note(entry, at, 1);
+            history.note(entry, at, claimed.execution);
         }
-        let forward = history.why.is_none() && cancel == CancelMark::None;
-        forward || history.needs_code()
+        let forward = history.why.is_none() && claimed.cancel == CancelMark::None;
+        forward || history.needs_code_of(claimed.execution)
     }
 }
 
@@ -68,6 +80,7 @@ impl LiveRun {
         (claimed, driver): (Claimed, Driver),
     ) -> LiveRun {
         let mut live = LiveRun::new(info, handler, journal.input, driver);
+        live = live.with_unsettled(journal.unsettled);
         live.head = claimed.head;
         live.shared.lock().replaying = !journal.entries.is_empty();
         live.replay = journal.entries.into();

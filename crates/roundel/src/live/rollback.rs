@@ -30,7 +30,8 @@ impl LiveRun {
 
     /// Has the run done something that must be undone if it ends otherwise than it should?
     pub(super) fn has_something_to_undo(&self) -> bool {
-        !self.history_with_draft().plan().is_empty()
+        let earlier = self.earlier.unsettled.is_some();
+        earlier || !self.history_with_draft().plan().is_empty()
     }
 
     /// From now on it undoes what it did.
@@ -56,16 +57,21 @@ impl LiveRun {
         self.flag.wake_by_ref();
     }
 
-    /// Begins the walk, once all that the run had set off has ended.
+    /// Is it to be undone, and has all ended that the run had set off?
+    pub(super) fn may_start_rollback(&self) -> bool {
+        let due = self
+            .rolling
+            .as_ref()
+            .is_some_and(|rolling| !rolling.started);
+        due && self.children.is_empty() && self.scopes.is_empty()
+    }
+
+    /// Begins the walk.
     pub(super) fn start_rollback(&mut self) {
-        let waits = !self.children.is_empty() || !self.scopes.is_empty();
-        let Some(rolling) = self.rolling.as_mut().filter(|rolling| !rolling.started) else {
-            return;
-        };
-        if waits {
+        if !self.may_start_rollback() {
             return;
         }
-        rolling.started = true;
+        self.rolling = Some(Rolling { started: true });
         let history = self.history_with_draft();
         let mut plan = history.plan();
         if mutant::on(Mutant::UndoneInForwardOrder) {
@@ -126,10 +132,10 @@ pub(super) fn is_cancelled(entry: &Entry) -> bool {
 async fn walk(cx: Cx, plan: Vec<Past>) -> Result<Payload, Failure> {
     for past in plan {
         if let Some(scope) = past.scope {
-            cx.roll_back_scope(past.call, scope).await?;
+            cx.roll_back_scope(past.of, scope).await?;
         }
         if let Some(undo) = past.undo {
-            cx.undo_call((past.call, past.name), undo).await?;
+            cx.undo_call((past.of, past.name), undo).await?;
         }
     }
     Ok(Payload::null())

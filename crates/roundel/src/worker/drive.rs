@@ -72,6 +72,7 @@ impl Worker {
                 Turn::Step => self.step(live, &port).await,
                 Turn::Read(call) => self.read_state(live, call).await,
                 Turn::Settle(call, scope) => self.settle(live, call, scope).await,
+                Turn::Recall(execution) => self.recall(live, execution).await,
                 Turn::Wait(until) => {
                     self.wait(&port, until).await;
                     After::Mine(live)
@@ -429,7 +430,7 @@ impl Worker {
         match live.turn(self.store().now()) {
             Turn::Commit(round) => start.first = Some(round),
             Turn::Read(call) => live.read_again(call),
-            Turn::Step | Turn::Settle(..) | Turn::Wait(_) | Turn::Yield => {}
+            Turn::Step | Turn::Settle(..) | Turn::Recall(_) | Turn::Wait(_) | Turn::Yield => {}
         }
         let run: RunId = start.run;
         let ask = Box::new(Ask::Op(Op::Start(start)));

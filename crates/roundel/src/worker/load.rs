@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{Claimed, Failure, Op, Then};
+use roundel_core::{Claimed, Failure, JournalRow, Op, RunId, Then};
 use roundel_store::{Answer, Ask, Query};
 
+use super::drive::After;
 use super::{Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{Journal, LiveRun};
@@ -21,29 +22,7 @@ impl Worker {
 
     /// Brings a claimed run into memory from its journal.
     async fn load(&self, claimed: Claimed, port: &Arc<Port>) -> Option<Box<LiveRun>> {
-        let run = claimed.run;
-        let execution = claimed.execution;
-        let query = Query::Journal {
-            run,
-            execution,
-            after: 0,
-            limit: usize::MAX,
-        };
-        let mut pause = Duration::from_millis(5);
-        let rows = loop {
-            match self.store().read(query.clone()).await {
-                Ok(Answer::Journal(page)) => break page.items,
-                Ok(_) => unreachable!("a journal was asked for"),
-                Err(error) if error.is_passing() && !self.is_stopping() => {
-                    self.store()
-                        .clock()
-                        .sleep_until(self.store().now().after(pause))
-                        .await;
-                    pause = (pause * 2).min(Duration::from_secs(1));
-                }
-                Err(_) => return None,
-            }
-        };
+        let rows = self.journal(claimed.run, claimed.execution).await?;
         let info = self.info(&claimed)?;
         let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
         let driver = self.driver(port.flag.clone());
@@ -52,7 +31,7 @@ impl Worker {
                 self.park_unread(&claimed, failure).await;
                 return None;
             }
-            Ok(journal) if !journal.needs_function(claimed.cancel) => {
+            Ok(journal) if !journal.needs_function(&claimed) => {
                 LiveRun::without_code(info, journal, (claimed, driver))
             }
             Ok(journal) => {
@@ -63,6 +42,43 @@ impl Worker {
             }
         };
         Some(Box::new(live))
+    }
+
+    /// The journal of an execution; none if the database does not say.
+    async fn journal(&self, run: RunId, execution: u32) -> Option<Vec<JournalRow>> {
+        let query = Query::Journal {
+            run,
+            execution,
+            after: 0,
+            limit: usize::MAX,
+        };
+        let mut pause = Duration::from_millis(5);
+        loop {
+            match self.store().read(query.clone()).await {
+                Ok(Answer::Journal(page)) => return Some(page.items),
+                Ok(_) => unreachable!("a journal was asked for"),
+                Err(error) if error.is_passing() && !self.is_stopping() => {
+                    self.store()
+                        .clock()
+                        .sleep_until(self.store().now().after(pause))
+                        .await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Reads what an earlier execution of a run did.
+    pub(super) async fn recall(self: &Arc<Self>, mut live: Box<LiveRun>, execution: u32) -> After {
+        let Some(rows) = self.journal(live.run(), execution).await else {
+            self.forget(live.run());
+            return After::Gone;
+        };
+        live.recalled(execution, &rows, |workflow, version| {
+            self.handlers.get(&(workflow.clone(), version)).cloned()
+        });
+        After::Mine(live)
     }
 
     /// Parks a run whose journal cannot be read.

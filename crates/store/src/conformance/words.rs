@@ -196,6 +196,7 @@ pub(super) fn continuing(round: Round, version: Option<u32>) -> Round {
         workflow,
         version: version.unwrap_or(1),
         input,
+        unsettled: None,
     };
     let mut round = recording(round, &[Entry::Continued]);
     round.then = Then::ContinueAsNew(encode_entries(&[started]), version);

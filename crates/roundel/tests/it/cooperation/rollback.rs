@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use roundel::{Begun, Cx, Failure, Result, Retry, RunId, RunState, Topic, Tx, Undone, Workflow};
+use roundel::{Begun, Cx, Failure, Result, Retry, RunState, Topic, Tx, Undone, Workflow};
 
+use super::ledger::{ends, reserve, state};
 use super::trace::Trace;
-use crate::support::{Db, Process, both, until};
+use crate::support::{Db, both, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 const STOCK: Workflow<u32, u32> = Workflow::named("stock");
@@ -24,46 +25,6 @@ both![
     sc_42_an_undo_cannot_be_cancelled,
     d11_a_rollback_goes_on_after_a_crash,
 ];
-
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS stock (item TEXT PRIMARY KEY)";
-
-/// A step that writes a row and, if undone, takes it away again.
-async fn reserve(cx: &Cx, trace: &Trace, item: String) -> Result<String> {
-    let traced = trace.clone();
-    cx.step("reserve", |tx: Tx| {
-        let item = item.clone();
-        async move {
-            tx.execute(TABLE, ()).await?;
-            tx.execute("INSERT INTO stock VALUES (?1)", (item.as_str(),))
-                .await?;
-            Ok::<_, Failure>(item)
-        }
-    })
-    .undo(move |tx: Tx, item: String| {
-        let trace = traced.clone();
-        async move {
-            let gone = tx.execute("DELETE FROM stock WHERE item = ?1", (item.as_str(),));
-            if gone.await? != 1 {
-                return Err(Failure::permanent(format!("{item} is not there")));
-            }
-            trace.add(format!("undo {item}"));
-            Ok(())
-        }
-    })
-    .await
-}
-
-async fn state(process: &Process, run: RunId) -> RunState {
-    process.run(run).await.unwrap().row.state
-}
-
-async fn ends(process: &Process, run: RunId) -> RunState {
-    until("it has ended", async || {
-        state(process, run).await.has_ended()
-    })
-    .await;
-    state(process, run).await
-}
 
 async fn sc_21_a_failure_undoes_what_was_done_before_newest_first(db: Db) {
     for keep in [0, 100] {
