@@ -133,6 +133,7 @@ impl LiveRun {
                 cancelling.seen = true;
             }
         }
+        self.settle_unread();
         if !self.children.is_empty() || !self.scopes.is_empty() {
             return self.end_children();
         }

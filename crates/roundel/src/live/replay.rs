@@ -165,7 +165,12 @@ impl LiveRun {
             }
             // A rollback reopens it.
             Entry::Ended { .. } if !self.replay.is_empty() => Ok(()),
-            Entry::CancelSeen | Entry::Started { .. } => Ok(()),
+            // No user code ran after this.
+            Entry::CancelSeen => {
+                self.let_go();
+                Ok(())
+            }
+            Entry::Started { .. } => Ok(()),
             Entry::Continued | Entry::Ended { .. } => Err(Failure::permanent(
                 "the journal has ended, but the run has not",
             )),

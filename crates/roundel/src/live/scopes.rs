@@ -63,6 +63,13 @@ impl LiveRun {
         Some(Turn::Settle(*call, scope))
     }
 
+    /// Nobody waits any more for scopes that have settled: that they have is all that matters.
+    pub(super) fn settle_unread(&mut self) {
+        for (_, delivery) in std::mem::take(&mut self.settles) {
+            self.settle(&delivery, Vec::new(), None);
+        }
+    }
+
     /// How the runs of this scope ended.
     pub(crate) fn settled(&mut self, call: u32, ends: Vec<ScopeEnd>) {
         let place = self.settles.iter().position(|(of, _)| *of == call);

@@ -59,8 +59,14 @@ impl Worker {
             let after = match live.turn(self.store().now()) {
                 Turn::Commit(round) => {
                     for caused in &round.caused {
-                        if let Caused::Child(_, start) | Caused::Spawn(_, start) = caused {
-                            self.expect(start);
+                        match caused {
+                            Caused::Child(_, start) | Caused::Spawn(_, start) => {
+                                self.expect(start);
+                            }
+                            Caused::Children(_, starts) => {
+                                starts.iter().for_each(|start| self.expect(start));
+                            }
+                            _ => {}
                         }
                     }
                     let leaving = matches!(round.then, Then::End(..)).then(|| self.leaving());

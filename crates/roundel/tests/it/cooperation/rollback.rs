@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use roundel::{Begun, Cx, Failure, Result, Retry, RunState, Topic, Tx, Undone, Workflow};
+use roundel::{
+    Begun, Cx, Failure, Result, Retry, RunId, RunState, Signal, Topic, Tx, Undone, Workflow,
+};
 
 use super::ledger::{ends, reserve, state};
 use super::trace::Trace;
@@ -13,6 +15,8 @@ const STOCK: Workflow<u32, u32> = Workflow::named("stock");
 const LABEL: Workflow<u32, u32> = Workflow::named("label");
 const PLACED: Topic<u32> = Topic::named("placed");
 const PACKED: Topic<u32> = Topic::named("packed");
+const FAIL: Signal<u32> = Signal::named("fail");
+const PARENT: Signal<RunId> = Signal::named("parent");
 
 both![
     sc_21_a_failure_undoes_what_was_done_before_newest_first,
@@ -24,6 +28,7 @@ both![
     sc_40_a_cancelled_run_undoes_what_it_did,
     sc_42_an_undo_cannot_be_cancelled,
     d11_a_rollback_goes_on_after_a_crash,
+    sc_22_a_scope_that_settles_while_the_run_fails_holds_nothing_up,
 ];
 
 async fn sc_21_a_failure_undoes_what_was_done_before_newest_first(db: Db) {
@@ -423,4 +428,64 @@ async fn d11_a_rollback_goes_on_after_a_crash(db: Db) {
     let second = start(&stuck).await;
     assert_eq!(ends(&second, top).await, RunState::RolledBack);
     assert_eq!(trace.all(), REVERSED);
+}
+
+/// One branch publishes, the other fails as soon as what was published has ended: its end is told
+/// and not read when the function is gone.
+async fn sc_22_a_scope_that_settles_while_the_run_fails_holds_nothing_up(db: Db) {
+    let trace = Trace::default();
+    let order = {
+        let trace = trace.clone();
+        move |cx: Cx, of: u32| {
+            let trace = trace.clone();
+            async move {
+                reserve(&cx, &trace, format!("order {of}")).await?;
+                let published = cx.publish(PLACED, &of);
+                let fails = async {
+                    cx.wait(FAIL).await?;
+                    Err::<u32, _>(Failure::business("no"))
+                };
+                roundel::future::try_join(published, fails).await?;
+                Ok(of)
+            }
+        }
+    };
+    let stock = {
+        let trace = trace.clone();
+        move |cx: Cx, of: u32| {
+            let trace = trace.clone();
+            async move {
+                reserve(&cx, &trace, format!("stock {of}")).await?;
+                let parent: RunId = cx.wait(PARENT).await?;
+                cx.signal(parent, FAIL, &0).await?;
+                Ok(of)
+            }
+        }
+    };
+    for (of, keep) in [(1, 0), (2, 100)] {
+        trace.clear();
+        let (order, stock) = (order.clone(), stock.clone());
+        let process = db.start(|engine| {
+            let engine = engine.register(ORDER, order).register(STOCK, stock);
+            let engine = engine.subscribe(PLACED, STOCK);
+            engine.keep_in_memory(keep, Duration::from_secs(60))
+        });
+        let process = process.await;
+        let mut order = process.start(ORDER, &of).await.unwrap();
+        until("it waits", async || {
+            let stock = process.runs().of("stock").unwrap().fetch().await.unwrap();
+            let newest = stock.items.first().map(|run| run.row.clone());
+            let waits = newest.filter(|row| row.state == RunState::Waiting);
+            match waits {
+                Some(row) => process.signal(row.id, PARENT, &order.id()).await.is_ok(),
+                None => false,
+            }
+        })
+        .await;
+        assert!(order.result().await.is_err());
+        assert_eq!(state(&process, order.id()).await, RunState::RolledBack);
+        let expected = [format!("undo stock {of}"), format!("undo order {of}")];
+        assert_eq!(trace.all(), expected);
+        process.shutdown().await;
+    }
 }

@@ -1,6 +1,7 @@
 //! Windows: whoever starts in it joins; later ones are refused and told so. And what was pinned and
 //! never comes.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use roundel::{Cx, Failure, Joined, Result, RunState, Topic, Workflow};
@@ -65,25 +66,18 @@ async fn sc_14_the_parent_waits_for_the_window_and_for_all_that_started_in_it(db
     for workflow in [ORDER, STEPS] {
         process.unsubscribe("placed", "mail").await.unwrap();
         let mut order = process.start(workflow, &1).await.unwrap();
-        until("stock has started", async || {
-            !process
-                .runs()
-                .of("stock")
-                .unwrap()
-                .fetch()
-                .await
-                .unwrap()
-                .items
-                .is_empty()
+        let child = Mutex::new(None);
+        until("what it published is done", async || {
+            let stock = process.runs().of("stock").unwrap().fetch().await.unwrap();
+            let its = |run: &&roundel::RunView| run.row.root == order.id();
+            let found = stock.items.iter().find(its).map(|run| run.row.clone());
+            let done = found.filter(|row| row.state == RunState::Completed);
+            *child.lock().unwrap() = done;
+            child.lock().unwrap().is_some()
         })
         .await;
-        let stock = process.runs().of("stock").unwrap().fetch().await.unwrap();
-        let publication = stock.items[0].row.publication.unwrap();
-        until("it has ended", async || {
-            let run = process.run(stock.items[0].row.id).await.unwrap();
-            run.row.state == RunState::Completed
-        })
-        .await;
+        let stock = child.into_inner().unwrap().unwrap();
+        let publication = stock.publication.unwrap();
         db.advance(Duration::from_secs(59));
         assert!(!process.run(order.id()).await.unwrap().row.state.has_ended());
         // One who subscribes now joins, once.
