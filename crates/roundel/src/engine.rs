@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::{Failure, Name, limits};
-use roundel_store::{Clock, Memory, Options, Sqlite, Store, SystemClock};
+use roundel_store::{Clock, Memory, Options, Sqlite, Store, SystemClock, Tx};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{Client, Inner};
-use crate::cx::Cx;
+use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
 use crate::live::{Handler, erased};
 use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
 use crate::worker::{Config, Worker};
-use crate::{Error, Metrics, Topic, Workflow};
+use crate::{Error, Metrics, Topic, Undo, Workflow};
 
 /// Which database.
 enum Place {
@@ -34,6 +34,7 @@ pub struct EngineBuilder {
     clock: Arc<dyn Clock>,
     config: Result<Config, Error>,
     handlers: FxHashMap<(Name, u32), Handler>,
+    undos: NamedUndos,
     /// Topic and workflow.
     subscriptions: Vec<(Name, Name)>,
     answer_within: Duration,
@@ -141,12 +142,14 @@ impl EngineBuilder {
             cached_for: Duration::from_secs(60),
             sweep: Duration::from_secs(30),
             renewed_by_hand: false,
+            undos: Arc::default(),
         };
         EngineBuilder {
             place,
             clock: Arc::new(SystemClock::default()),
             config: Ok(config),
             handlers: FxHashMap::default(),
+            undos: NamedUndos::default(),
             subscriptions: Vec::new(),
             answer_within: Duration::from_secs(30),
             drain: Duration::from_secs(10),
@@ -183,6 +186,38 @@ impl EngineBuilder {
             })
         };
         self.handlers.insert(key, handler);
+        self
+    }
+
+    /// Undoes what calls say is [undone by](crate::Step::undo_by) this name: in a step of its own,
+    /// with the arguments that were recorded.
+    pub fn register_undo<A, F, Fut, E>(self, undo: Undo<A>, function: F) -> Self
+    where
+        A: DeserializeOwned,
+        F: Fn(Tx, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failure>,
+    {
+        self.add_undo(undo.name(), UndoHandler::of_step(function))
+    }
+
+    /// Undoes what calls say is [undone by](crate::Effect::undo_by) this name, outside the
+    /// database: at least once, with an idempotency key, as an effect.
+    pub fn register_undo_effect<A, F, Fut, E>(self, undo: Undo<A>, function: F) -> Self
+    where
+        A: DeserializeOwned,
+        F: Fn(Undoing<A>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failure>,
+    {
+        self.add_undo(undo.name(), UndoHandler::of_named_effect(function))
+    }
+
+    fn add_undo(mut self, name: Name, handler: UndoHandler) -> Self {
+        if self.undos.0.insert(name.clone(), handler).is_some() {
+            let text = format!("undo `{name}` is registered twice; give one of them another name");
+            self.config = Err(Error::Setup(text));
+        }
         self
     }
 
@@ -301,7 +336,8 @@ impl EngineBuilder {
     /// # Errors
     /// When something was set up wrong, or the database cannot be used.
     pub async fn start(self) -> Result<Engine, Error> {
-        let config = self.config?;
+        let mut config = self.config?;
+        config.undos = Arc::new(self.undos);
         let store: Arc<dyn Store> = match self.place {
             Place::Given(store) => store,
             Place::Memory => Arc::new(Memory::new(self.clock)),

@@ -24,12 +24,12 @@ mod worker;
 pub use client::{Client, Handle, Runs, SendTo, StartRun, To};
 pub use cx::{
     Attempt, Begun, Child, Children, ContinueAsNew, Cx, Effect, Ended, Publish, Recorded, Resource,
-    SendSignal, Sleep, Spawn, Step, Wait, WaitForRun, child_failures,
+    SendSignal, Sleep, Spawn, Step, Undoing, Wait, WaitForRun, child_failures,
 };
 pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
 pub use metrics::{Metrics, Waits};
-pub use names::{Signal, Topic, Workflow};
+pub use names::{Signal, Topic, Undo, Workflow};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
     Backoff, BadName, Cancelled, Class, Entry, Failure, Joined, Name, Op, Patched, Payload,

@@ -187,6 +187,45 @@ impl<T> Topic<T> {
     }
 }
 
+/// The name of a function that undoes, with the type of the arguments that are recorded for it.
+///
+/// ```
+/// use roundel::Undo;
+/// const REFUND: Undo<u64> = Undo::named("refund");
+/// ```
+pub struct Undo<A> {
+    name: &'static str,
+    types: PhantomData<fn(A)>,
+}
+
+impl<A> Clone for Undo<A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A> Copy for Undo<A> {}
+
+impl<A> std::fmt::Debug for Undo<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Undo({})", self.name)
+    }
+}
+
+impl<A> Undo<A> {
+    /// The undo of this name.
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        assert_name(name);
+        let types = PhantomData;
+        Undo { name, types }
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        Name::constant(self.name)
+    }
+}
+
 impl<T: Serialize> Topic<T> {
     /// Publishes as part of a step: it happens if the step does. The step's await returns when all
     /// that it set off has ended.

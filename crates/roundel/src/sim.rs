@@ -90,6 +90,7 @@ impl Seat {
             grace: self.grace,
             flag: Arc::default(),
             counters: self.counters.clone(),
+            undos: Arc::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::shared::{Asked, CallGuard, Inner, Phase, Shared, Tries};
 use super::{Begun, Cx, decode_outcome, encode, inside, name, undo};
+use crate::Undo;
 use crate::live::Of;
 
 /// One attempt of an effect, as its closure sees it.
@@ -195,6 +196,14 @@ impl<F, Fut, T> Effect<F, Fut, T> {
             *undo = Some(Box::new(UndoBy::Code));
         }
         self.undo = Some(undo::Handler::of_effect(undo));
+        self
+    }
+
+    /// Undone by what is registered under this name, with these arguments. Both are recorded: so
+    /// it is undone without the workflow's code, also when that has changed. The best for what
+    /// may be undone long after.
+    pub fn undo_by<A: Serialize>(mut self, by: Undo<A>, args: &A) -> Self {
+        self.what = self.what.and_then(|what| undo::by_name(what, by, args));
         self
     }
 

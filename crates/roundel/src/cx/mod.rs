@@ -34,7 +34,8 @@ pub use resource::Resource;
 pub use scopes::{Children, Ended, Publish, child_failures};
 pub(crate) use scopes::{ends_value, publication, scope_result};
 pub use step::Step;
-pub use undo::Begun;
+pub use undo::{Begun, Undoing};
+pub(crate) use undo::{Handler as UndoHandler, NamedUndos};
 pub use waits::{Sleep, Wait, WaitForRun};
 
 use crate::live::Anew;

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use super::effect::panicked;
 use super::shared::{Asked, CallGuard, Shared, Tries};
 use super::{Cx, decode_outcome, encode, inside, name, undo};
+use crate::Undo;
 
 /// A durable step in the database. Await it.
 #[must_use = "it does nothing unless awaited"]
@@ -93,6 +94,14 @@ impl<F, T> Step<F, T> {
             *undo = Some(Box::new(UndoBy::Code));
         }
         self.undo = Some(undo::Handler::of_step(undo));
+        self
+    }
+
+    /// Undone by what is registered under this name, with these arguments. Both are recorded: so
+    /// it is undone without the workflow's code, also when that has changed. The best for what
+    /// may be undone long after.
+    pub fn undo_by<A: Serialize>(mut self, by: Undo<A>, args: &A) -> Self {
+        self.what = self.what.and_then(|what| undo::by_name(what, by, args));
         self
     }
 }

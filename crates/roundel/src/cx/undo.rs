@@ -1,25 +1,48 @@
-//! How what a call did is undone: what the workflow gave with the call, its types erased. It
-//! outlives the function, so it owns what it needs; plain functions over what was recorded do.
+//! How what a call did is undone: what the workflow gave with the call, or a function that is
+//! registered under a name, its types erased. It outlives the workflow's function, so it owns what
+//! it needs; plain functions over what was recorded do.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use roundel_core::{Call, Failure, Name, Payload};
+use roundel_core::{Call, Failure, Name, Payload, UndoBy};
 use roundel_store::Tx;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::effect::{Attempt, key_of};
-use super::{Cx, decode};
+use super::{Cx, decode, encode};
+use crate::Undo;
 use crate::live::{Of, Undoable};
 
-type Undoing = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+type Running = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
 /// A handler.
 #[derive(Clone)]
 pub(crate) enum Handler {
-    Step(Arc<dyn Fn(Tx, Payload) -> Undoing + Send + Sync>),
-    Effect(Arc<dyn Fn(Attempt, Option<Payload>, String) -> Undoing + Send + Sync>),
+    Step(Arc<dyn Fn(Tx, Payload) -> Running + Send + Sync>),
+    Effect(Arc<dyn Fn(Attempt, Before) -> Running + Send + Sync>),
+}
+
+/// The call that is undone.
+#[derive(Clone)]
+pub(crate) struct Before {
+    key: String,
+    value: Option<Payload>,
+    /// What was recorded for a named undo.
+    args: Payload,
+}
+
+/// Functions that undo, by name.
+#[derive(Default)]
+pub(crate) struct NamedUndos(pub(crate) FxHashMap<Name, Handler>);
+
+impl std::fmt::Debug for NamedUndos {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// An effect that began, as the handler that undoes it sees it.
@@ -50,7 +73,68 @@ impl<T> Begun<T> {
     }
 }
 
+/// A call that is undone by name, as the function that does it outside the database sees it.
+#[derive(Clone, Debug)]
+pub struct Undoing<A> {
+    args: A,
+    key: String,
+    value: Option<Payload>,
+    attempt: Attempt,
+}
+
+impl<A> Undoing<A> {
+    /// What was recorded for it when the call was made.
+    #[must_use]
+    pub fn args(&self) -> &A {
+        &self.args
+    }
+
+    /// The idempotency key under which the call was made.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What the call came to; none if that is not known: it may have happened all the same.
+    ///
+    /// # Errors
+    /// When it is not of this type.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<Option<T>, Failure> {
+        self.value.as_ref().map(decode).transpose()
+    }
+
+    /// This attempt to undo it, with an idempotency key of its own.
+    #[must_use]
+    pub fn attempt(&self) -> &Attempt {
+        &self.attempt
+    }
+}
+
 impl Handler {
+    pub(crate) fn of_named_effect<A, F, Fut, E>(undo: F) -> Handler
+    where
+        A: DeserializeOwned,
+        F: Fn(Undoing<A>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failure>,
+    {
+        Handler::Effect(Arc::new(move |attempt, before| {
+            let Before { key, value, args } = before;
+            let undoing = decode::<A>(&args).map(|args| {
+                undo(Undoing {
+                    args,
+                    key,
+                    value,
+                    attempt,
+                })
+            });
+            Box::pin(async move {
+                undoing?.await.map_err(Into::into)?;
+                Ok(Payload::null())
+            })
+        }))
+    }
+
     pub(crate) fn of_step<T, F, Fut, E>(undo: F) -> Handler
     where
         T: DeserializeOwned,
@@ -74,7 +158,8 @@ impl Handler {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Failure>,
     {
-        Handler::Effect(Arc::new(move |attempt, value, key| {
+        Handler::Effect(Arc::new(move |attempt, before| {
+            let Before { key, value, .. } = before;
             let value = value.map(|value| decode::<T>(&value)).transpose();
             let begun = value.map(|value| Begun {
                 key,
@@ -90,10 +175,53 @@ impl Handler {
     }
 }
 
+/// The call, undone by a function that has a name.
+pub(super) fn by_name<A: Serialize>(
+    mut what: Call,
+    by: Undo<A>,
+    args: &A,
+) -> Result<Call, Failure> {
+    let named = UndoBy::Named(by.name(), encode(args)?);
+    if let Call::Step { undo, .. } | Call::Effect { undo, .. } = &mut what {
+        *undo = Some(Box::new(named));
+    }
+    Ok(what)
+}
+
 impl Cx {
     /// The execution of a call, if it is an earlier one.
     pub(super) fn earlier(&self, (execution, _): Of) -> Option<u32> {
         Some(execution).filter(|execution| *execution != self.shared.info.execution)
+    }
+
+    /// What undoes a call.
+    ///
+    /// # Errors
+    /// When it is not known here.
+    pub(crate) fn undo_of(
+        &self,
+        (of, name): (Of, &Name),
+        by: &UndoBy,
+        named: &NamedUndos,
+    ) -> Result<Handler, Failure> {
+        let (found, message) = match by {
+            UndoBy::Code => {
+                let found = self.shared.lock().undos.get(&of).cloned();
+                let message =
+                    format!("how `{name}` is undone is no longer in the code; restore it");
+                (found, message)
+            }
+            UndoBy::Named(undo, _) => {
+                let message = format!(
+                    "`{name}` is undone by `{undo}`, which is not registered here; register it \
+                     with `register_undo`"
+                );
+                (named.0.get(undo).cloned(), message)
+            }
+        };
+        found.ok_or_else(|| {
+            Failure::permanent(format!("{message}, then resume the run")).with_code("no_undo")
+        })
     }
 
     /// Undoes what a call did, in a step or an effect of its own.
@@ -101,28 +229,30 @@ impl Cx {
         &self,
         (of, name): (Of, Name),
         undo: Undoable,
+        handler: Handler,
     ) -> Result<(), Failure> {
-        let handler = self.shared.lock().undos.get(&of).cloned();
-        let Some(handler) = handler else {
-            let message = format!(
-                "how `{name}` is undone is no longer in the code; restore it, then resume the run"
-            );
-            return Err(Failure::permanent(message).with_code("diverged"));
-        };
         let call = Call::Undo {
             of: of.1,
             name,
             execution: self.earlier(of),
         };
+        let args = match undo.by {
+            UndoBy::Named(_, args) => Some(args),
+            UndoBy::Code => None,
+        };
         match handler {
             Handler::Step(handler) => {
-                let value = undo.value.unwrap_or_else(Payload::null);
-                let work = |tx: Tx| handler(tx, value.clone());
+                let given = args.or(undo.value).unwrap_or_else(Payload::null);
+                let work = |tx: Tx| handler(tx, given.clone());
                 self.step_of::<_, _, Payload, Failure>(Ok(call), work).await
             }
             Handler::Effect(handler) => {
-                let key = key_of(&self.shared, of);
-                let work = |attempt| handler(attempt, undo.value.clone(), key.clone());
+                let before = Before {
+                    key: key_of(&self.shared, of),
+                    value: undo.value,
+                    args: args.unwrap_or_else(Payload::null),
+                };
+                let work = |attempt| handler(attempt, before.clone());
                 self.effect_of::<_, _, Payload, Failure>(Ok(call), work)
                     .await
             }

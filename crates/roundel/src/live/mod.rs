@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cx::shared::{RunInfo, Shared};
-use crate::cx::{Cx, decode, encode};
+use crate::cx::{Cx, NamedUndos, decode, encode};
 use crate::flag::Flag;
 use crate::metrics::Counters;
 
@@ -103,6 +103,7 @@ pub(crate) struct Driver {
     /// Raised when there is something to do for the run.
     pub(crate) flag: Arc<Flag>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) undos: Arc<NamedUndos>,
 }
 
 /// A time that matters to a call.
@@ -250,7 +251,9 @@ impl LiveRun {
             if let Some(turn) = self.recall() {
                 return turn;
             }
-            self.start_rollback();
+            if let Err(failure) = self.start_rollback() {
+                return self.park(failure);
+            }
             if self.poll() {
                 continue;
             }

@@ -9,7 +9,7 @@ use roundel_core::{Class, Entry, Failure, Outcome, Payload, RunState, UndoMark, 
 
 use super::history::{History, Past, ROLLBACK_FAILED};
 use super::{LiveRun, Turn};
-use crate::cx::Cx;
+use crate::cx::{Cx, UndoHandler};
 
 /// A rollback that is under way.
 pub(super) struct Rolling {
@@ -67,9 +67,12 @@ impl LiveRun {
     }
 
     /// Begins the walk.
-    pub(super) fn start_rollback(&mut self) {
+    ///
+    /// # Errors
+    /// When something is undone by what is not known here.
+    pub(super) fn start_rollback(&mut self) -> Result<(), Failure> {
         if !self.may_start_rollback() {
-            return;
+            return Ok(());
         }
         self.rolling = Some(Rolling { started: true });
         let history = self.history_with_draft();
@@ -81,8 +84,16 @@ impl LiveRun {
         let cx = Cx {
             shared: self.shared.clone(),
         };
+        let named = &self.driver.undos;
+        let whole = plan.into_iter().map(|past| {
+            let by = past.undo.as_ref().map(|undo| &undo.by);
+            let undo = by.map(|by| cx.undo_of((past.of, &past.name), by, named));
+            Ok((undo.transpose()?, past))
+        });
+        let plan = whole.collect::<Result<Vec<_>, Failure>>()?;
         self.future = Some(Box::pin(walk(cx, plan)));
         self.flag.wake_by_ref();
+        Ok(())
     }
 
     /// The walk has come to its end.
@@ -129,13 +140,13 @@ pub(super) fn is_cancelled(entry: &Entry) -> bool {
 }
 
 /// Newest first: what a call set off, then the call itself.
-async fn walk(cx: Cx, plan: Vec<Past>) -> Result<Payload, Failure> {
-    for past in plan {
+async fn walk(cx: Cx, plan: Vec<(Option<UndoHandler>, Past)>) -> Result<Payload, Failure> {
+    for (handler, past) in plan {
         if let Some(scope) = past.scope {
             cx.roll_back_scope(past.of, scope).await?;
         }
-        if let Some(undo) = past.undo {
-            cx.undo_call((past.of, past.name), undo).await?;
+        if let Some((undo, handler)) = past.undo.zip(handler) {
+            cx.undo_call((past.of, past.name), undo, handler).await?;
         }
     }
     Ok(Payload::null())

@@ -7,9 +7,10 @@ use roundel_core::{Claimed, Failure, JournalRow, Op, RunId, Then};
 use roundel_store::{Answer, Ask, Query};
 
 use super::drive::After;
-use super::{Port, Worker};
+use super::{Config, Port, Worker};
 use crate::cx::shared::RunInfo;
-use crate::live::{Journal, LiveRun};
+use crate::flag::Flag;
+use crate::live::{Driver, Journal, LiveRun};
 
 impl Worker {
     pub(super) async fn load_and_drive(self: Arc<Self>, claimed: Claimed, port: Arc<Port>) {
@@ -102,5 +103,18 @@ impl Worker {
             key: claimed.key.clone(),
             is_root: claimed.parent.is_none(),
         })
+    }
+
+    pub(super) fn driver(&self, flag: Arc<Flag>) -> Driver {
+        let Config { lease, grace, .. } = self.config;
+        let counters = self.counters.clone();
+        Driver {
+            worker: self.id,
+            lease,
+            grace,
+            flag,
+            counters,
+            undos: self.config.undos.clone(),
+        }
     }
 }

@@ -22,8 +22,9 @@ use roundel_store::{Listener, Store};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
+use crate::cx::NamedUndos;
 use crate::flag::Flag;
-use crate::live::{Driver, Handler};
+use crate::live::Handler;
 use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
@@ -47,6 +48,8 @@ pub(crate) struct Config {
     pub(crate) sweep: Duration,
     /// No thread renews leases: a test does, by its own time.
     pub(crate) renewed_by_hand: bool,
+    /// Functions that undo, by name.
+    pub(crate) undos: Arc<NamedUndos>,
 }
 
 pub(crate) struct Worker {
@@ -259,18 +262,6 @@ impl Worker {
         self.leaving.fetch_add(1, Ordering::SeqCst);
         self.room_made();
         Leaving(self)
-    }
-
-    fn driver(&self, flag: Arc<Flag>) -> Driver {
-        let Config { lease, grace, .. } = self.config;
-        let counters = self.counters.clone();
-        Driver {
-            worker: self.id,
-            lease,
-            grace,
-            flag,
-            counters,
-        }
     }
 
     /// Takes over runs that an operation of this process leased to it.

@@ -1,8 +1,10 @@
 //! Structured cooperation: a step is done when everything that it set off is done, and a failure
 //! rolls back through all of it.
 
+mod branches;
 mod executions;
 mod ledger;
+mod named;
 mod publishing;
 mod rollback;
 mod trace;
