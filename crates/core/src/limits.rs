@@ -42,3 +42,5 @@ pub const CRASHES: u32 = 3;
 pub const LEASE: Duration = Duration::from_secs(3600);
 /// How long another process leaves a woken run to the one that has it in memory.
 pub const HEAD_START: Duration = Duration::from_millis(50);
+/// Visits of a saga's steps, unless it says another number.
+pub const SAGA_VISITS: u32 = 1_000;

@@ -198,7 +198,7 @@ impl EngineBuilder {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Failure>,
     {
-        self.add_undo(undo.name(), UndoHandler::of_step(function))
+        self.add_undo(&undo.name(), UndoHandler::of_step(function))
     }
 
     /// Undoes what calls say is [undone by](crate::Effect::undo_by) this name, outside the
@@ -210,10 +210,10 @@ impl EngineBuilder {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Failure>,
     {
-        self.add_undo(undo.name(), UndoHandler::of_named_effect(function))
+        self.add_undo(&undo.name(), UndoHandler::of_named_effect(function))
     }
 
-    fn add_undo(mut self, name: Name, handler: UndoHandler) -> Self {
+    fn add_undo(mut self, name: &Name, handler: UndoHandler) -> Self {
         if self.undos.0.insert(name.clone(), handler).is_some() {
             let text = format!("undo `{name}` is registered twice; give one of them another name");
             self.config = Err(Error::Setup(text));

@@ -14,6 +14,7 @@ mod metrics;
 mod names;
 mod post;
 mod rests;
+mod saga;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
@@ -40,6 +41,7 @@ pub use roundel_store::{
     Checked, Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock,
     Tx, TxError, Value,
 };
+pub use saga::{Next, Saga, SagaState, Visit};
 
 /// The guide's examples, run as tests. Those that make files are run by `cargo xtask newcomer`.
 #[cfg(doctest)]

@@ -191,6 +191,12 @@ impl Cx {
         Ended::all(self.shared.lock().ended.clone())
     }
 
+    /// What the last step came to whose runs ended, though one of them failed.
+    pub(crate) fn value_of_failed<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        let value = self.shared.lock().ended_step.clone();
+        decode(&value.unwrap_or_else(Payload::null))
+    }
+
     /// Rolls back what an earlier call set off, and waits until that is done.
     pub(crate) async fn roll_back_scope(&self, of: Of, scope: Scope) -> Result<(), Failure> {
         let mut guard = CallGuard::new(&self.shared);

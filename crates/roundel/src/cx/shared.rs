@@ -63,6 +63,8 @@ pub(crate) struct Inner {
     pub(crate) emitted: Vec<Publish>,
     /// How the runs ended that the last call set off.
     pub(crate) ended: Vec<ScopeEnd>,
+    /// What the step came to whose call set them off, if it was a step.
+    pub(crate) ended_step: Option<Payload>,
     /// The run was asked to end.
     pub(crate) cancelled: bool,
     cancel_wakers: Vec<Waker>,

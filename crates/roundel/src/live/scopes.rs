@@ -126,6 +126,7 @@ impl LiveRun {
         if let Some(outcome) = &outcome {
             let mut inner = self.shared.lock();
             inner.ended.clone_from(&ends);
+            inner.ended_step = inner.calls.get(&call).and_then(|slot| slot.worked.clone());
             inner.complete(call, outcome.clone());
         }
         let failure = match outcome {
@@ -181,6 +182,7 @@ impl LiveRun {
         };
         inner = self.shared.lock();
         inner.ended = ends;
+        inner.ended_step = inner.calls.get(&call).and_then(|slot| slot.worked.clone());
         inner.complete(call, outcome);
         Ok(())
     }

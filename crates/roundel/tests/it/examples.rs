@@ -8,6 +8,8 @@ mod fan_out;
 mod order;
 #[path = "../../examples/shutdown.rs"]
 mod shutdown;
+#[path = "../../examples/trip.rs"]
+mod trip;
 #[path = "../../examples/web_handler.rs"]
 mod web_handler;
 
@@ -38,5 +40,6 @@ programs! {
     a_parent_waits_for_its_children => fan_out,
     an_order_is_reserved_charged_and_signed => order,
     a_worker_that_stops_gives_back_its_runs => shutdown,
+    a_trip_that_cannot_be_paid_is_given_back => trip,
     a_request_that_is_sent_again_gets_the_same_run => web_handler,
 }

@@ -7,5 +7,6 @@ mod ledger;
 mod named;
 mod publishing;
 mod rollback;
+mod sagas;
 mod trace;
 mod windows;
