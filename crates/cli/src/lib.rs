@@ -34,6 +34,7 @@ mod runs;
 mod send;
 mod show;
 mod start;
+mod topics;
 mod verify;
 mod which;
 
@@ -57,6 +58,10 @@ pub enum Command {
     Signal(Signal),
     /// Offer a signal to the run that waits longest for it.
     Offer(Offer),
+    /// Topics: who subscribes, what was published, and whether anybody heard.
+    Topics(Topics),
+    /// Publish to a topic: every workflow that subscribes starts a run.
+    Publish(Publish),
     /// Check the file, and that what must be true of every run is.
     Verify(Verify),
     /// Bring the database to this program's schema.
@@ -67,6 +72,7 @@ pub use migrate::Migrate;
 pub use runs::Command as Runs;
 pub use send::{Offer, Signal};
 pub use start::Start;
+pub use topics::{Publish, Topics};
 pub use verify::Verify;
 
 impl Command {
@@ -88,6 +94,8 @@ impl Command {
             Command::Start(args) => &args.output,
             Command::Signal(args) => &args.output,
             Command::Offer(args) => &args.output,
+            Command::Topics(args) => args.output(),
+            Command::Publish(args) => &args.output,
             Command::Verify(args) => &args.output,
             Command::Migrate(args) => &args.output,
         }
@@ -106,6 +114,8 @@ impl Command {
             Command::Start(args) => start::run(args, client).await,
             Command::Signal(args) => send::signal(args, client).await,
             Command::Offer(args) => send::offer(args, client).await,
+            Command::Topics(args) => args.run(client).await,
+            Command::Publish(args) => topics::publish(args, client).await,
             Command::Verify(_) | Command::Migrate(_) => unreachable!("taken above"),
         };
         connected.close().await;

@@ -22,7 +22,7 @@ pub mod sim;
 pub mod testkit;
 mod worker;
 
-pub use client::{Client, Handle, Runs, SendTo, StartRun, To};
+pub use client::{Client, Handle, Preview, Runs, SendTo, StartRun, To, WouldUndo};
 pub use cx::{
     Attempt, Begun, Child, Children, ContinueAsNew, Cx, Effect, Ended, Publish, Recorded, Resource,
     SendSignal, Sleep, Spawn, Step, Undoing, Wait, WaitForRun, child_failures,

@@ -31,9 +31,10 @@ pub use clock::{Clock, ManualClock, SystemClock};
 #[doc(hidden)]
 pub use memory::Model;
 pub use memory::{Fate, Faults, Memory, Point, Snapshot};
+pub(crate) use query::topic_of;
 pub use query::{
     Answer, Dump, JournalPage, MailView, Page, PublicationView, Query, RunFilter, RunView,
-    StateView, Stats, SubscriptionView,
+    StateView, Stats, SubscriptionView, TopicView,
 };
 pub use sqlite::{Metrics, Options, Schema, Sqlite, Synchronous};
 pub use tx::{Column, FromValue, Params, Row, Tx, TxError, Value};

@@ -1,10 +1,12 @@
 //! Everything that a screen, a command or a test reads: a few typed queries, with paging.
 
+use std::collections::BTreeMap;
+
 use roundel_core::check::{OfferRecord, RunRecord};
 use roundel_core::{
     GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name,
     OfferId, OfferRow, PublicationId, PublicationRow, RunId, RunRow, RunState, StateRow,
-    SubscriptionId, SubscriptionRow, Target, WaitId, WaitRow, WorkerRow,
+    SubscriptionId, SubscriptionRow, Target, Timestamp, WaitId, WaitRow, WorkerRow,
 };
 
 /// A question.
@@ -44,6 +46,10 @@ pub enum Query {
     },
     /// Who subscribes to what.
     Subscriptions(Name),
+    /// What is published to, or subscribed to.
+    Topics(Name),
+    /// One publication: as a page of one, or none.
+    Publication(PublicationId),
     /// What was published to a topic, newest first.
     Publications {
         /// Of which tenant.
@@ -101,6 +107,8 @@ pub enum Answer {
     State(Option<StateView>),
     /// Who subscribes to what.
     Subscriptions(Vec<SubscriptionView>),
+    /// Topics, by name.
+    Topics(Vec<TopicView>),
     /// Publications.
     Publications(Page<PublicationView>),
     /// Counts.
@@ -143,6 +151,36 @@ pub type MailView = (MailId, MailRow);
 pub type SubscriptionView = (SubscriptionId, SubscriptionRow);
 /// A publication.
 pub type PublicationView = (PublicationId, PublicationRow);
+/// A topic: somebody subscribes to it, or something was published there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopicView {
+    /// Its name.
+    pub topic: Name,
+    /// The workflows that subscribe, by name, and since when.
+    pub subscribers: Vec<(Name, Timestamp)>,
+    /// How often something was published.
+    pub publications: u64,
+    /// How often nobody subscribed then.
+    pub unheard: u64,
+    /// When something was last published.
+    pub last_at: Option<Timestamp>,
+}
+
+/// The topic of this name, to be added to.
+pub(crate) fn topic_of<'a>(
+    topics: &'a mut BTreeMap<Name, TopicView>,
+    name: &Name,
+) -> &'a mut TopicView {
+    let new = || TopicView {
+        topic: name.clone(),
+        subscribers: Vec::new(),
+        publications: 0,
+        unheard: 0,
+        last_at: None,
+    };
+    topics.entry(name.clone()).or_insert_with(new)
+}
+
 /// A run's own state.
 pub type StateView = StateRow;
 

@@ -1,4 +1,4 @@
-//! `runs cancel`, `resume` and `delete`: runs that are named, or all that fit a filter.
+//! `runs cancel` and `delete`: runs that are named, or all that fit a filter.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::filter::Filter;
 use crate::exit::{Exit, Failed, Result};
 use crate::show::{Output, Progress};
-use crate::which::{By, Which, unknown};
+use crate::which::{By, unknown};
 
 /// Requests under way at a time: they share commits.
 const AT_ONCE: usize = 200;
@@ -30,14 +30,6 @@ pub struct Delete {
     /// Also runs that have not ended; whoever waits for them is told.
     #[arg(long)]
     force: bool,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Args, Debug)]
-pub struct Resume {
-    #[command(flatten)]
-    which: Which,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -117,24 +109,6 @@ pub(crate) async fn delete(args: &Delete, client: &Client) -> Result<Exit> {
         }
     };
     args.which.each(&deed, client, may, act).await
-}
-
-pub(crate) async fn resume(args: &Resume, client: &Client) -> Result<Exit> {
-    match client.resume(args.which.to()).await {
-        Ok(()) => {}
-        Err(Error::Refused(Refusal::UnknownRun { .. } | Refusal::UnknownKey { .. })) => {
-            return Err(unknown(args.which.text(), client));
-        }
-        Err(error) => return Err(error.into()),
-    }
-    let mut screen = args.output.screen();
-    if args.output.json {
-        screen.json(&json!({"resumed": 1}));
-    } else {
-        screen.line("it goes on when a worker takes it up");
-    }
-    screen.flush()?;
-    Ok(Exit::Done)
 }
 
 /// What became of one.
@@ -271,12 +245,12 @@ impl Deed {
     }
 }
 
-fn counted(runs: usize) -> String {
+pub(super) fn counted(runs: usize) -> String {
     format!("{runs} {}", if runs == 1 { "run" } else { "runs" })
 }
 
 /// Asks whoever sits there; without anybody there, it needs to be said beforehand.
-fn agreed(question: &str) -> Result<bool> {
+pub(super) fn agreed(question: &str) -> Result<bool> {
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
         return Err(Failed::usage(format!(

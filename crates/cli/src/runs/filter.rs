@@ -11,7 +11,8 @@ pub(crate) struct Filter {
     /// Only of this workflow.
     #[arg(long)]
     workflow: Option<String>,
-    /// Only in this state, such as `waiting` or `parked`.
+    /// Only in this state, such as `waiting`; `runs list` counts rollbacks that failed, and that
+    /// nobody accepted, among `parked`.
     #[arg(long, value_parser = state)]
     pub(super) state: Option<RunState>,
     /// Only with this label.

@@ -1,7 +1,9 @@
 //! `runs list`: page by page, newest first.
 
 use clap::Args;
-use roundel::{Client, RunId, RunView};
+use roundel::{Client, RunId, RunState, RunView, Runs};
+use roundel_core::UndoMark;
+use roundel_store::Page;
 use serde_json::{Map, Value, json};
 
 use super::filter::Filter;
@@ -25,11 +27,10 @@ pub struct List {
 }
 
 pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
-    let mut runs = args.filter.runs(client)?.limit(args.limit.into());
-    if let Some(after) = args.after {
-        runs = runs.after(after);
-    }
-    let page = runs.fetch().await?;
+    let page = match args.filter.state {
+        Some(RunState::Parked) => troubled(args, client).await?,
+        _ => args.runs(client)?.fetch().await?,
+    };
     let mut screen = args.output.screen();
     if args.output.json {
         page.items.iter().for_each(|run| screen.json(&as_json(run)));
@@ -74,6 +75,44 @@ pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
             .note(&format!("there are more: --after {}", last.row.id));
     }
     Ok(Exit::Done)
+}
+
+impl List {
+    fn runs(&self, client: &Client) -> Result<Runs> {
+        let runs = self.filter.runs(client)?.limit(self.limit.into());
+        Ok(match self.after {
+            Some(after) => runs.after(after),
+            None => runs,
+        })
+    }
+}
+
+/// All that waits for an operator: parked runs, and rollbacks that failed and nobody accepted.
+async fn troubled(args: &List, client: &Client) -> Result<Page<RunView>> {
+    let limit = usize::from(args.limit);
+    let mut page = args.runs(client)?.fetch().await?;
+    let mut failed = args.runs(client)?.in_state(RunState::RollbackFailed);
+    let mut found = 0;
+    loop {
+        let next = failed.fetch().await?;
+        let last = next.items.last().map(|run| run.row.id);
+        let open = next.items.into_iter();
+        let before = page.items.len();
+        page.items
+            .extend(open.filter(|run| run.row.undo == UndoMark::Possible));
+        found += page.items.len() - before;
+        match last.filter(|_| next.more) {
+            Some(last) if found <= limit => failed = failed.after(last),
+            more => {
+                page.more |= more.is_some();
+                break;
+            }
+        }
+    }
+    page.items.sort_by_key(|run| std::cmp::Reverse(run.row.id));
+    page.more |= page.items.len() > limit;
+    page.items.truncate(limit);
+    Ok(page)
 }
 
 /// The workflow, with its version if that is not the first.

@@ -1,10 +1,15 @@
 //! `runs`: what is there, what happened in it, and ending it.
 
+mod causes;
+mod drawing;
 mod end;
 mod filter;
 mod list;
+mod mend;
 mod show;
 mod timeline;
+mod tree;
+mod undo;
 mod why;
 
 use clap::Subcommand;
@@ -20,10 +25,20 @@ pub enum Command {
     List(list::List),
     /// One run, also by the beginning of its id: where it stands, why, and what happened in it.
     Show(show::Show),
+    /// What a run waits for and since when, down to what is really in its way.
+    Why(causes::Why),
+    /// The tree that a run is part of: all that was set off, and what became of it.
+    Tree(tree::Tree),
     /// Ask runs, and all below them, to end.
     Cancel(end::Cancel),
-    /// Let a parked run go on.
-    Resume(end::Resume),
+    /// Let a parked run go on, or a rollback that failed.
+    Resume(mend::Resume),
+    /// Accept what a rollback that failed has left undone.
+    Accept(mend::Accept),
+    /// End a run that nobody has begun, with a value from elsewhere.
+    Complete(mend::Complete),
+    /// Undo what a run did, and all below it, newest first.
+    Undo(undo::Undo),
     /// Remove runs that have ended, and all below them.
     Delete(end::Delete),
 }
@@ -33,8 +48,13 @@ impl Command {
         match self {
             Command::List(args) => &args.output,
             Command::Show(args) => &args.output,
+            Command::Why(args) => &args.output,
+            Command::Tree(args) => &args.output,
             Command::Cancel(args) => &args.output,
             Command::Resume(args) => &args.output,
+            Command::Accept(args) => &args.output,
+            Command::Complete(args) => &args.output,
+            Command::Undo(args) => &args.output,
             Command::Delete(args) => &args.output,
         }
     }
@@ -43,8 +63,13 @@ impl Command {
         match self {
             Command::List(args) => list::run(&args, client).await,
             Command::Show(args) => show::run(&args, client).await,
+            Command::Why(args) => causes::run(&args, client).await,
+            Command::Tree(args) => tree::run(&args, client).await,
             Command::Cancel(args) => end::cancel(&args, client).await,
-            Command::Resume(args) => end::resume(&args, client).await,
+            Command::Resume(args) => mend::resume(&args, client).await,
+            Command::Accept(args) => mend::accept(&args, client).await,
+            Command::Complete(args) => mend::complete(&args, client).await,
+            Command::Undo(args) => undo::run(&args, client).await,
             Command::Delete(args) => end::delete(&args, client).await,
         }
     }

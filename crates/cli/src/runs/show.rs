@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::list::{as_json, labels, workflow};
 use super::timeline::{self, Calls, Moment};
-use super::{style, why};
+use super::why::Reason;
+use super::{causes, style};
 use crate::exit::{Exit, Failed, Result};
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Output, Screen, Style, clean, cut, time};
@@ -41,7 +42,7 @@ struct Seen {
     children: Page<RunView>,
     mail: Vec<(MailId, MailRow)>,
     state: Option<StateView>,
-    reasons: Vec<String>,
+    reasons: Vec<Reason>,
     now: Timestamp,
 }
 
@@ -59,16 +60,12 @@ pub(crate) async fn run(args: &Show, client: &Client) -> Result<Exit> {
         MOST
     };
     let moments = timeline::moments(&client.rounds(id, execution).await?)?;
-    let current = match execution == last {
-        true => moments.clone(),
-        false => timeline::moments(&client.rounds(id, last).await?)?,
-    };
     let (workers, now) = (client.workers().await?, client.now());
     let seen = Seen {
         children: client.children(id, None, most).await?,
         mail: client.mail(id, 0, most).await?,
         state: client.own_state(id).await?,
-        reasons: why::why(&run, &current, &workers, now),
+        reasons: causes::reasons(client, &run, &workers, now).await?,
         run,
         execution,
         moments,
@@ -101,7 +98,8 @@ impl Seen {
             .map(|moment| json!({"number": moment.number, "at": moment.at, "entry": moment.entry}));
         shown["journal"] = entries.collect();
         shown["journal_of_execution"] = self.execution.into();
-        shown["why"] = json!(self.reasons);
+        let reasons = self.reasons.iter().map(|reason| reason.text.as_str());
+        shown["why"] = reasons.collect();
         shown["ready_at"] = json!(row.ready_at);
         shown["lease_until"] = json!(row.lease_until);
         shown["state_version"] = json!(self.state.as_ref().map(|state| state.version));
@@ -154,7 +152,12 @@ impl View<'_> {
         self.field("state", style(row.state), row.state.as_str());
         for (number, reason) in seen.reasons.iter().enumerate().take(MOST) {
             let name = if number == 0 { "why" } else { "" };
-            for (part, line) in self.wrapped(reason).into_iter().enumerate() {
+            for (part, line) in self
+                .screen
+                .wrapped(&reason.text, 10)
+                .into_iter()
+                .enumerate()
+            {
                 self.field(if part == 0 { name } else { "" }, Style::Plain, &line);
             }
         }
@@ -173,34 +176,17 @@ impl View<'_> {
         match row.outcome.as_ref().filter(|_| row.state.has_ended()) {
             Some(Outcome::Value(value)) => self.field("result", Style::Plain, value.as_str()),
             Some(Outcome::Failure(failure)) => {
-                for (part, line) in self.wrapped(&failure.to_string()).into_iter().enumerate() {
+                for (part, line) in self
+                    .screen
+                    .wrapped(&failure.to_string(), 10)
+                    .into_iter()
+                    .enumerate()
+                {
                     self.field(if part == 0 { "failure" } else { "" }, Style::Bad, &line);
                 }
             }
             None => {}
         }
-    }
-
-    /// Lines of whole words that fit beside the names of fields.
-    fn wrapped(&self, text: &str) -> Vec<String> {
-        let Some(width) = self.screen.width else {
-            return vec![text.to_owned()];
-        };
-        let room = width.saturating_sub(10).max(20);
-        let mut lines = vec![String::new()];
-        for word in clean(text).split_whitespace() {
-            let line = lines.last_mut().expect("never empty");
-            let length = line.chars().count() + 1 + word.chars().count();
-            if line.is_empty() {
-                line.push_str(word);
-            } else if length <= room {
-                line.push(' ');
-                line.push_str(word);
-            } else {
-                lines.push(word.to_owned());
-            }
-        }
-        lines
     }
 
     fn title(&mut self, text: &str) {

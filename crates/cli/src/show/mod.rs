@@ -148,6 +148,28 @@ impl Screen {
         }
     }
 
+    /// Lines of whole words that fit beside so many columns; one line if it is not a terminal's.
+    pub(crate) fn wrapped(&self, text: &str, taken: usize) -> Vec<String> {
+        let Some(width) = self.width else {
+            return vec![clean(text)];
+        };
+        let room = width.saturating_sub(taken).max(20);
+        let mut lines = vec![String::new()];
+        for word in clean(text).split_whitespace() {
+            let line = lines.last_mut().expect("never empty");
+            let length = line.chars().count() + 1 + word.chars().count();
+            if line.is_empty() {
+                line.push_str(word);
+            } else if length <= room {
+                line.push(' ');
+                line.push_str(word);
+            } else {
+                lines.push(word.to_owned());
+            }
+        }
+        lines
+    }
+
     /// Writes what there is. Whoever looked may have gone; that is no error.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let text = std::mem::take(&mut self.text);

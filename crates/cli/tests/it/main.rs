@@ -1,6 +1,7 @@
 //! The `roundel` command, as people and scripts use it.
 
 mod commands;
+mod cooperation;
 mod demo;
 mod ends;
 mod faults;

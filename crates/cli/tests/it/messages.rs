@@ -66,7 +66,7 @@ async fn rest(engine: &Engine) {
         if runs.iter().all(|run| run.row.state.has_ended()) {
             return;
         }
-        tokio::task::yield_now().await;
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
 }
 

@@ -7,16 +7,26 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 21] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
+    &["runs", "tree"],
+    &["runs", "why"],
     &["runs", "cancel"],
+    &["runs", "undo"],
+    &["runs", "accept"],
+    &["runs", "complete"],
     &["runs", "resume"],
     &["runs", "delete"],
     &["start"],
     &["signal"],
     &["offer"],
+    &["topics"],
+    &["topics", "show"],
+    &["topics", "subscribe"],
+    &["topics", "unsubscribe"],
+    &["publish"],
     &["verify"],
     &["migrate"],
 ];

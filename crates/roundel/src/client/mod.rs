@@ -4,9 +4,11 @@ mod cooperation;
 mod handle;
 mod list;
 mod look;
+mod preview;
 mod send;
 mod start;
 mod to;
+mod topics;
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -24,6 +26,7 @@ use tokio::sync::oneshot;
 
 pub use handle::Handle;
 pub use list::Runs;
+pub use preview::{Preview, WouldUndo};
 pub use send::SendTo;
 pub use start::StartRun;
 pub use to::To;
@@ -36,7 +39,8 @@ use crate::rests::Rests;
 use crate::worker::Worker;
 use crate::{Error, Workflow};
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Boxed<T> = Borrowed<'static, T>;
+type Borrowed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Talks to the runs of one namespace, in this process or any other. Cheap to clone.
 #[derive(Clone)]

@@ -211,11 +211,11 @@ impl History {
         (past.scope.is_some() || past.undo.is_some()).then_some(past)
     }
 
-    /// Does what is left of this execution need the code of the workflow?
+    /// Does undoing this execution need the code of the workflow? What has been undone does too:
+    /// the walk is replayed over it.
     pub(crate) fn needs_code_of(&self, execution: u32) -> bool {
         let its = self.pasts.range((execution, 0)..=(execution, u32::MAX));
-        let left = its.filter_map(|(_, past)| self.left(past));
-        let mut undos = left.filter_map(|past| past.undo);
+        let mut undos = its.filter_map(|(_, past)| past.undo.as_ref());
         undos.any(|undo| undo.by == UndoBy::Code)
     }
 }

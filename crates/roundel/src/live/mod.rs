@@ -40,10 +40,9 @@ use crate::flag::Flag;
 use crate::metrics::Counters;
 
 use draft::Draft;
-use history::History;
 
 pub(crate) use earlier::Anew;
-pub(crate) use history::{Of, Undoable};
+pub(crate) use history::{History, Of, Undoable};
 pub(crate) use replay::Journal;
 pub(crate) use step::StepWork;
 

@@ -1,6 +1,11 @@
 //! What can be read: lists, filters, pages, counts; and starts by key.
 
-use roundel_core::{Caused, Name, Op, Refusal, Reply, RunId, RunState, Start, Target};
+use std::time::Duration;
+
+use roundel_core::{
+    Caused, Name, Op, Payload, PublicationId, Publish, Refusal, Reply, RunId, RunState, Start,
+    Subscribe, Target,
+};
 
 use super::Make;
 use super::desk::{Desk, deleting};
@@ -307,6 +312,69 @@ pub fn ro_50_counts_are_right(make: &Make) {
     assert_eq!(count(RunState::Waiting), 0);
     assert_eq!(stats.offers, [(Name::constant("@job"), 1)], "one is taken");
     assert_eq!(stats.mail, 2);
+}
+
+pub fn ro_50_topics_are_listed_with_who_subscribes_and_what_was_unheard(make: &Make) {
+    let mut desk = Desk::new(make);
+    let subscribe = |desk: &Desk, namespace, topic, workflow: &'static str| {
+        desk.must(Op::Subscribe(Subscribe {
+            namespace,
+            topic: Name::constant(topic),
+            workflow: Name::constant(workflow),
+            on: true,
+        }));
+    };
+    let publish = |desk: &mut Desk, topic| {
+        let publish = Publish {
+            namespace: NS,
+            id: PublicationId(desk.new_id().0),
+            topic: Name::constant(topic),
+            payload: Payload::null(),
+            window: None,
+        };
+        desk.must(Op::Publish(publish));
+        desk.now()
+    };
+    let unheard = publish(&mut desk, "placed");
+    let since = desk.now();
+    subscribe(&desk, NS, "placed", "stock");
+    subscribe(&desk, NS, "placed", "mail");
+    subscribe(&desk, NS, "quiet", "mail");
+    subscribe(&desk, Name::constant("elsewhere"), "far", "mail");
+    desk.pass(Duration::from_secs(1));
+    let last = publish(&mut desk, "placed");
+    publish(&mut desk, "unknown");
+    let Ok(Answer::Topics(topics)) = desk.read(Query::Topics(NS)) else {
+        panic!("topics")
+    };
+    let shown: Vec<_> = topics
+        .iter()
+        .map(|topic| {
+            let names = topic.subscribers.iter().map(|(name, _)| name.as_str());
+            let names = names.collect::<Vec<_>>().join(" ");
+            let counts = (topic.publications, topic.unheard);
+            (topic.topic.as_str(), names, counts)
+        })
+        .collect();
+    let of = |topic, names: &str, counts| (topic, names.to_owned(), counts);
+    assert_eq!(
+        shown,
+        [
+            of("placed", "mail stock", (2, 1)),
+            of("quiet", "mail", (0, 0)),
+            of("unknown", "", (1, 1)),
+        ]
+    );
+    assert!(unheard < last && topics[0].last_at == Some(last));
+    assert_eq!(topics[0].subscribers[0].1, since);
+    assert_eq!(topics[1].last_at, None);
+    let one = |id| match desk.read(Query::Publication(id)) {
+        Ok(Answer::Publications(page)) => page.items,
+        other => panic!("{other:?}"),
+    };
+    let all = desk.dump().publications;
+    assert_eq!(one(all[0].0), all[..1]);
+    assert_eq!(one(PublicationId::from_bytes([0; 16])), []);
 }
 
 pub fn ro_50_workers_are_listed(make: &Make) {

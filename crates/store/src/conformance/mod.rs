@@ -134,6 +134,7 @@ macro_rules! conformance {
                 ro_50_children_are_listed_oldest_first_in_pages
                 ro_50_mail_is_listed_in_order_of_arrival_in_pages
                 ro_50_counts_are_right
+                ro_50_topics_are_listed_with_who_subscribes_and_what_was_unheard
                 ro_50_workers_are_listed
                 a_dump_has_every_row_in_order
                 a_closed_store_says_so_and_closing_twice_is_fine

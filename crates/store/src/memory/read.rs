@@ -7,6 +7,7 @@ use roundel_core::{KeyId, KeyKind, Name, PublicationId, Refusal, RunId, RunRow, 
 use super::state::{State, Tables};
 use crate::{
     Answer, Dump, Error, MailView, Page, PublicationView, Query, RunFilter, RunView, Stats,
+    TopicView, topic_of,
 };
 
 impl State {
@@ -59,6 +60,8 @@ impl State {
                 let its = all.filter(|(id, _)| id.namespace == namespace);
                 Answer::Subscriptions(its.map(|(id, row)| (id.clone(), row.clone())).collect())
             }
+            Query::Publication(id) => Answer::Publications(tables.publication(id)),
+            Query::Topics(namespace) => Answer::Topics(tables.topics(&namespace)),
             Query::Publications {
                 namespace,
                 topic,
@@ -66,14 +69,10 @@ impl State {
                 limit,
             } => Answer::Publications(tables.publications(&namespace, &topic, before, limit)),
             Query::Stats(namespace) => Answer::Stats(tables.stats(&namespace)),
-            Query::Workers => Answer::Workers(
-                tables
-                    .rows
-                    .workers
-                    .iter()
-                    .map(|(_, row)| row.clone())
-                    .collect(),
-            ),
+            Query::Workers => {
+                let workers = tables.rows.workers.iter();
+                Answer::Workers(workers.map(|(_, row)| row.clone()).collect())
+            }
             Query::Records(after, limit) => Answer::Records(tables.records(after, limit)),
             Query::Offers(after, limit) => Answer::Offers(tables.offers(after.as_ref(), limit)),
             Query::Dump => Answer::Dump(Box::new(tables.dump())),
@@ -104,6 +103,28 @@ impl Tables {
         mail.sort_by_key(|(id, _)| id.number);
         mail.truncate(limit);
         Ok(mail)
+    }
+
+    fn publication(&self, id: PublicationId) -> Page<PublicationView> {
+        let found = self.rows.publications.get(&id);
+        page(found.map(|row| (id, row.clone())).into_iter(), 1)
+    }
+
+    fn topics(&self, namespace: &Name) -> Vec<TopicView> {
+        let mut topics = BTreeMap::new();
+        let published = self.rows.publications.iter().map(|(_, row)| row);
+        for row in published.filter(|row| row.namespace == *namespace) {
+            let topic = topic_of(&mut topics, &row.topic);
+            topic.publications += 1;
+            topic.unheard += u64::from(row.heard == 0);
+            topic.last_at = topic.last_at.max(Some(row.at));
+        }
+        let all = self.rows.subscriptions.iter();
+        for (id, row) in all.filter(|(id, _)| id.namespace == *namespace) {
+            let topic = topic_of(&mut topics, &id.topic);
+            topic.subscribers.push((id.workflow.clone(), row.since));
+        }
+        topics.into_values().collect()
     }
 
     fn publications(

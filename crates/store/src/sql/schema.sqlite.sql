@@ -293,13 +293,17 @@ CREATE VIEW roundel_message_event AS
             (SELECT key FROM json_each(what)) AS asked,
             coalesce(
                 json_extract(what, '$.undo.of'), json_extract(what, '$.roll_back.of'), call
-            ) AS about
+            ) AS about,
+            coalesce(
+                json_extract(what, '$.undo.execution'),
+                json_extract(what, '$.roll_back.execution'), execution
+            ) AS about_execution
         FROM called
     ), named AS (
         SELECT
             *,
             first_value(what) OVER (
-                PARTITION BY run, execution, about ORDER BY number
+                PARTITION BY run, about_execution, about ORDER BY execution, number
             ) AS about_what,
             kind IN ('did', 'done') AND json_type(entry, '$.outcome.value') IS NOT NULL AS worked
         FROM about
@@ -357,7 +361,7 @@ CREATE VIEW roundel_message_event AS
             END
         LEFT JOIN roundel_publication AS emitted
             ON type IN ('EMITTED', 'ROLLBACK_EMITTED') AND emitted.by_run = named.run
-            AND emitted.by_execution = named.execution AND emitted.by_call = about
+            AND emitted.by_execution = about_execution AND emitted.by_call = about
         WHERE type <> 'EMITTED' OR emitted.id IS NOT NULL
     )
     SELECT

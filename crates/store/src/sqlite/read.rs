@@ -1,10 +1,16 @@
 //! Answers questions, each in one read transaction, so that an answer is consistent in itself.
 
-use roundel_core::{GateId, JournalRow, KeyKind, Name, OfferId, Refusal, RunId, RunState, Target};
+use std::collections::BTreeMap;
+
+use roundel_core::{
+    GateId, JournalRow, KeyKind, Name, OfferId, Refusal, RunId, RunState, Target, Timestamp,
+};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql};
 
 use super::columns::{self, number, run_columns};
-use crate::{Answer, Dump, JournalPage, Page, Query, RunFilter, RunView, Stats};
+use crate::{
+    Answer, Dump, JournalPage, Page, Query, RunFilter, RunView, Stats, TopicView, topic_of,
+};
 
 /// Rows in one page.
 const PAGE: usize = 1_000;
@@ -36,6 +42,11 @@ const PARKED: &str = concat!(
     "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND state = 'parked' AND ?3 = state \
      AND id < ?4 ORDER BY id DESC LIMIT ?5"
 );
+const ROLLBACK_FAILED: &str = concat!(
+    run_view!("roundel_run INDEXED BY roundel_run_rollback_failed"),
+    "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND state = 'rollback_failed' \
+     AND ?3 = state AND id < ?4 ORDER BY id DESC LIMIT ?5"
+);
 const LABELLED: &str = concat!(
     run_view!(
         "(SELECT run FROM roundel_label WHERE name = ?6 AND value = ?7 AND run < ?4) AS found \
@@ -58,6 +69,11 @@ const SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
 const PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
      at, heard, closes_at FROM roundel_publication INDEXED BY roundel_publication_topic \
      WHERE namespace = ?1 AND topic = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4";
+const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
+     at, heard, closes_at \
+     FROM roundel_publication WHERE id = ?1";
+const TOPICS: &str = "SELECT topic, count(*), sum(heard = 0), max(at) FROM roundel_publication \
+     WHERE namespace = ?1 GROUP BY topic";
 const LABELS: &str = "SELECT name, value FROM roundel_label WHERE run = ?1 ORDER BY name, value";
 const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
      FROM roundel_journal WHERE run = ?1 AND execution = ?2 AND first + count > ?3 + 1 \
@@ -159,6 +175,11 @@ impl Reader<'_> {
                 let found = self.all(SUBSCRIPTIONS, [namespace.as_str()], columns::subscription)?;
                 Answer::Subscriptions(found)
             }
+            Query::Publication(id) => {
+                let items = self.all(PUBLICATION, [id.as_bytes()], columns::publication)?;
+                Answer::Publications(Page { items, more: false })
+            }
+            Query::Topics(namespace) => Answer::Topics(self.topics(namespace)?),
             Query::Publications {
                 namespace,
                 topic,
@@ -227,6 +248,7 @@ impl Reader<'_> {
                 self.views(LABELLED, values, limit)
             }
             (None, Some(RunState::Parked)) => self.views(PARKED, values, limit),
+            (None, Some(RunState::RollbackFailed)) => self.views(ROLLBACK_FAILED, values, limit),
             (None, _) => self.views(RUNS, values, limit),
         }
     }
@@ -261,6 +283,22 @@ impl Reader<'_> {
         let more = items.len() > limit;
         items.truncate(limit);
         Ok(Page { items, more })
+    }
+
+    fn topics(&self, namespace: &Name) -> Result<Vec<TopicView>> {
+        let mut topics = BTreeMap::new();
+        self.all(TOPICS, [namespace.as_str()], |row| {
+            let topic = topic_of(&mut topics, &columns::name(row, 0)?);
+            topic.publications = row.get::<_, i64>(1)?.unsigned_abs();
+            topic.unheard = row.get::<_, i64>(2)?.unsigned_abs();
+            topic.last_at = Some(Timestamp(row.get(3)?));
+            Ok(())
+        })?;
+        for (id, row) in self.all(SUBSCRIPTIONS, [namespace.as_str()], columns::subscription)? {
+            let topic = topic_of(&mut topics, &id.topic);
+            topic.subscribers.push((id.workflow, row.since));
+        }
+        Ok(topics.into_values().collect())
     }
 
     fn stats(&self, namespace: &Name) -> Result<Stats> {

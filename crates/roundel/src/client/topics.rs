@@ -1,0 +1,98 @@
+//! Topics as operators see them: by name, with any JSON; and what a call set off.
+
+use roundel_core::{Name, Op, Payload, PublicationId, Publish, Published, Reply, RunId};
+use roundel_store::{Answer, Page, PublicationView, Query, RunView, TopicView};
+
+use super::Client;
+use crate::Error;
+use crate::ids::new_run;
+
+impl Client {
+    /// Publishes to the topic of this name, with any JSON.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn publish_named(&self, topic: Name, payload: Payload) -> Result<Published, Error> {
+        let publish = Publish {
+            namespace: self.inner.namespace.clone(),
+            id: PublicationId(new_run().0),
+            topic,
+            payload,
+            window: None,
+        };
+        match self.inner.op(Op::Publish(publish)).await? {
+            Reply::Published(published) => Ok(published),
+            _ => unreachable!("a publication answers as one"),
+        }
+    }
+
+    /// What is published to, or subscribed to, by name.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn topics(&self) -> Result<Vec<TopicView>, Error> {
+        let query = Query::Topics(self.inner.namespace.clone());
+        match self.inner.read(query).await? {
+            Answer::Topics(topics) => Ok(topics),
+            _ => unreachable!("topics were asked for"),
+        }
+    }
+
+    /// One publication, if it is of this namespace.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn publication(&self, id: PublicationId) -> Result<Option<PublicationView>, Error> {
+        match self.inner.read(Query::Publication(id)).await? {
+            Answer::Publications(mut page) => {
+                let found = page.items.pop();
+                Ok(found.filter(|(_, row)| row.namespace == self.inner.namespace))
+            }
+            _ => unreachable!("a publication was asked for"),
+        }
+    }
+
+    /// What was published to a topic, newest first: before this one, so many at most.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn publications(
+        &self,
+        topic: Name,
+        before: Option<PublicationId>,
+        limit: usize,
+    ) -> Result<Page<PublicationView>, Error> {
+        let query = Query::Publications {
+            namespace: self.inner.namespace.clone(),
+            topic,
+            before,
+            limit,
+        };
+        match self.inner.read(query).await? {
+            Answer::Publications(page) => Ok(page),
+            _ => unreachable!("publications were asked for"),
+        }
+    }
+
+    /// The runs that one call of a run set off together, in order, from this number on.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn scope(
+        &self,
+        run: RunId,
+        (execution, call): (u32, u32),
+        from: u32,
+    ) -> Result<Page<RunView>, Error> {
+        let query = Query::Scope {
+            run,
+            execution,
+            call,
+            from,
+        };
+        match self.inner.read(query).await? {
+            Answer::Runs(page) => Ok(page),
+            _ => unreachable!("runs were asked for"),
+        }
+    }
+}
