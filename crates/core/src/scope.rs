@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::message::digest;
-use crate::{Name, Outcome, Parent, Payload, PublicationId, RunId, RunState, Timestamp};
+use crate::{
+    Name, Outcome, Parent, Payload, PublicationId, RunId, RunRow, RunState, Timestamp, undone,
+};
 
 /// A workflow's standing interest in a topic.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -100,6 +102,21 @@ pub struct ScopeEnd {
     pub state: RunState,
     /// With what.
     pub outcome: Outcome,
+}
+
+impl ScopeEnd {
+    /// How this run ended. One that is being undone since, because an operator asked for it, is no
+    /// longer what it came to.
+    #[must_use]
+    pub fn of(row: &RunRow, workflow: Name) -> ScopeEnd {
+        let outcome = row.outcome.clone().filter(|_| row.state.has_ended());
+        ScopeEnd {
+            run: row.id,
+            workflow,
+            state: row.state,
+            outcome: outcome.unwrap_or_else(|| Outcome::Failure(Box::new(undone()))),
+        }
+    }
 }
 
 /// The run that a publication sets off for a workflow: always the same, so that it exists once.

@@ -2,11 +2,13 @@
 //! them in the end (`judge.rs`): promises that rows alone do not show. What is deleted is forgotten
 //! here too, when it is, and nothing else is: whatever comes under the same id afterwards is new.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::{
     CancelMark, Cancelled, Consumed, Entry, Failure, MailId, Name, OfferId, Op, Outcome, Payload,
-    Reply, Round, Rows, RunId, RunState, Sent, Taken, Target, Then, WaitId, decode_entries,
+    Reply, Round, Rows, RunId, RunRow, RunState, Sent, Taken, Target, Then, UndoMark, WaitId,
+    decode_entries,
 };
 
 use crate::site;
@@ -56,6 +58,8 @@ pub(crate) struct Book {
     /// Runs whose code asked for something else than their journals have.
     pub(crate) diverged: BTreeSet<RunId>,
     resumed: BTreeMap<RunId, u32>,
+    /// What is known of runs that belong together.
+    pub(crate) kin: crate::kin::Kin,
     pub(crate) violations: Vec<String>,
 }
 
@@ -78,8 +82,10 @@ impl Book {
                     }
                 }
                 let row = rows.run(round.run);
-                noted.asked_to_end = self.cancelled.contains(&round.run)
+                let asked = self.cancelled.contains(&round.run)
                     || row.is_some_and(|row| row.cancel != CancelMark::None);
+                let undoes = row.is_some_and(|row| row.undo == UndoMark::Underway);
+                noted.asked_to_end = asked && !undoes;
             }
             Op::Cancel(cancel) => {
                 if let Target::Run(run) = cancel.target {
@@ -148,7 +154,10 @@ impl Book {
     fn no_way_forward(&mut self, round: &Round) {
         let run = round.run;
         let entries = decode_entries(&round.entries).unwrap_or_default();
-        for entry in entries.iter().filter(|_| round.count > 0) {
+        // What undoes is not forward.
+        let back = |entry: &&Entry| !matches!(entry, Entry::RollingBack { .. });
+        let forward = entries.iter().filter(|_| round.count > 0).take_while(back);
+        for entry in forward {
             if let Entry::Begun { .. }
             | Entry::Did { .. }
             | Entry::Attempted { .. }
@@ -216,10 +225,21 @@ impl Book {
         }
     }
 
+    /// How often it was let go on.
+    pub(crate) fn resumed(&self, run: RunId) -> u32 {
+        self.resumed.get(&run).copied().unwrap_or_default()
+    }
+
     pub(crate) fn may_resume(&mut self, rows: &Rows) -> Vec<RunId> {
-        let parked = rows.runs().filter(|row| row.state == RunState::Parked);
-        let mut parked: Vec<RunId> = parked.map(|row| row.id).collect();
+        let failed =
+            |row: &RunRow| row.state == RunState::RollbackFailed && row.undo == UndoMark::Possible;
+        let parked = rows.runs();
+        let parked = parked.filter(|row| row.state == RunState::Parked || failed(row));
+        let parked = parked.map(|row| (Reverse(row.depth), row.id));
+        // The lowest first: what is above it cannot be undone before it.
+        let mut parked: Vec<(Reverse<u16>, RunId)> = parked.collect();
         parked.sort_unstable();
+        let mut parked: Vec<RunId> = parked.into_iter().map(|(_, run)| run).collect();
         parked.retain(|run| {
             let times = self.resumed.entry(*run).or_default();
             *times += 1;

@@ -126,6 +126,11 @@ impl World<'_> {
     }
 
     fn choose(&mut self, index: usize) {
+        if self.cooperates && self.random.once_in(3) {
+            let op = self.cooperate();
+            self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
+            return;
+        }
         let known = self.known();
         let op = match (known, self.random.below(16)) {
             (None, _) | (_, 0..6) => return self.start(index),
@@ -219,7 +224,7 @@ impl World<'_> {
             workflow: self.flows[flow].name.clone(),
             version: Some(self.flows[flow].version),
             key,
-            input: World::payload(&Tally::default()),
+            input: self.input_of(flow),
             labels: Vec::new(),
             priority: 0,
             at: None,
@@ -248,9 +253,20 @@ impl World<'_> {
         self.clients[index].stage = Stage::Asks(Box::new(Op::Start(start)), self.now);
     }
 
+    fn input_of(&mut self, flow: usize) -> roundel_core::Payload {
+        match self.flows[flow].cooperates {
+            true => self.plot(),
+            false => World::payload(&Tally::default()),
+        }
+    }
+
     fn pick_flow(&mut self) -> usize {
+        if let Some(flow) = self.pick_tree() {
+            return flow;
+        }
         loop {
-            let flow = self.random.below(self.flows.len());
+            let alone = self.flows.iter().take_while(|flow| !flow.cooperates);
+            let flow = self.random.below(alone.count());
             if self.flows[flow].version == 1 || self.has_versions {
                 return flow;
             }
@@ -401,6 +417,9 @@ impl World<'_> {
             }
             (Op::Delete(_), Reply::Deleted { .. }) => self.marks.hit(Mark::Deleted),
             (Op::Resume(_), Reply::Resumed) => self.marks.hit(Mark::Resumed),
+            (Op::Publish(_), Reply::Published(published)) if !published.new => {
+                self.marks.hit(Mark::PublishedAgain);
+            }
             _ => {}
         }
     }

@@ -288,12 +288,7 @@ impl World<'_> {
                 }
                 self.workers[at].tasks[index].state = State::Drive(live);
             }
-            Turn::Settle(call, scope) => {
-                if !self.faults.unavailable || !self.random.once_in(8) {
-                    live.settled(call, self.ends_of(live.run(), scope));
-                }
-                self.workers[at].tasks[index].state = State::Drive(live);
-            }
+            Turn::Settle(call, scope) => self.settle_scope((at, index), live, (call, scope)),
             Turn::Recall(execution) => self.recall((at, index), live, execution),
             Turn::Wait(until) => {
                 self.workers[at].tasks[index].state = State::Wait(live, until);
@@ -314,6 +309,24 @@ impl World<'_> {
         self.workers[at].tasks[index].state = State::Drive(live);
     }
 
+    /// Reads how the runs of a scope ended.
+    fn settle_scope(
+        &mut self,
+        (at, index): (usize, usize),
+        mut live: Live,
+        (call, scope): (u32, Scope),
+    ) {
+        if !self.faults.unavailable || !self.random.once_in(8) {
+            let ends = self.ends_of(live.run(), scope);
+            self.marks.hit(match ends.len() {
+                33.. => Mark::CrowdSettled,
+                _ => Mark::ScopeSettled,
+            });
+            live.settled(call, ends);
+        }
+        self.workers[at].tasks[index].state = State::Drive(live);
+    }
+
     /// How the runs of a scope ended.
     fn ends_of(&self, run: RunId, scope: Scope) -> Vec<ScopeEnd> {
         let runs = match scope {
@@ -321,15 +334,8 @@ impl World<'_> {
             Scope::Call { execution, call } => self.model.scope(run, execution, call),
         };
         let rows = runs.into_iter().filter_map(|id| self.model.rows().run(id));
-        let end = |row: &RunRow| {
-            Some(ScopeEnd {
-                run: row.id,
-                workflow: self.model.rows().lane(row.lane).workflow.clone(),
-                state: row.state,
-                outcome: row.outcome.clone().filter(|_| row.state.has_ended())?,
-            })
-        };
-        rows.filter_map(end).collect()
+        let workflow = |row: &RunRow| self.model.rows().lane(row.lane).workflow.clone();
+        rows.map(|row| ScopeEnd::of(row, workflow(row))).collect()
     }
 
     /// The store has answered.

@@ -174,7 +174,7 @@ impl World<'_> {
             let mut others = self.flows.iter();
             others.any(|other| other.name == flow.name && other.version > flow.version)
         };
-        let all = 0..self.flows.len();
+        let all = 0..self.flows_played();
         let picked = match self.faults.versions {
             true => self.random.below(4),
             false => 3,
@@ -205,10 +205,19 @@ impl World<'_> {
         }
         for at in 0..self.workers.len() {
             let deploy = &self.workers[at].deploy;
-            let lacks = self.has_versions && deploy.flows.len() < self.flows.len();
+            let lacks = self.has_versions && deploy.flows.len() < self.flows_played();
             if lacks || deploy.bad_code || deploy.skew != 0 {
                 self.replace(at);
             }
+        }
+    }
+
+    /// How many of the workflows are part of this schedule: those that cooperate stand last.
+    pub(crate) fn flows_played(&self) -> usize {
+        let alone = self.flows.iter().take_while(|flow| !flow.cooperates);
+        match self.cooperates {
+            true => self.flows.len(),
+            false => alone.count(),
         }
     }
 

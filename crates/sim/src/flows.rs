@@ -9,7 +9,7 @@ use roundel::{Cx, Failure, Retry, Signal, Workflow};
 use roundel_core::Name;
 use serde::{Deserialize, Serialize};
 
-use crate::site;
+use crate::{site, trees};
 
 /// What a workflow is given, and what it has done so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
@@ -35,6 +35,8 @@ const CALLS: Workflow<Tally, Tally> = Workflow::named("calls");
 pub(crate) struct Flow {
     pub(crate) name: Name,
     pub(crate) version: u32,
+    /// Played only where runs cooperate.
+    pub(crate) cooperates: bool,
     function: Function,
     /// What it was made by mistake.
     bad: Option<Function>,
@@ -53,8 +55,13 @@ pub(crate) fn all() -> Vec<Flow> {
     let flow = |name: &'static str, function| Flow {
         name: Name::constant(name),
         version: 1,
+        cooperates: false,
         function,
         bad: None,
+    };
+    let cooperating = |name: &'static str, function| Flow {
+        cooperates: true,
+        ..flow(name, function)
     };
     vec![
         Flow {
@@ -72,6 +79,10 @@ pub(crate) fn all() -> Vec<Flow> {
             version: 2,
             ..flow("steps", Function::new(steps_2))
         },
+        cooperating("tree", Function::new(trees::tree)),
+        cooperating("twig", Function::new(trees::tree)),
+        cooperating("crowd", Function::new(trees::crowd)),
+        cooperating("leaf", Function::new(trees::leaf)),
     ]
 }
 

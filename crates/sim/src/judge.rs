@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use roundel_core::{Outcome, Rows, RunId, RunRow, RunState};
+use roundel_core::{Entry, Outcome, Rows, RunId, RunRow, RunState, decode_entries};
 use roundel_store::Model;
 
 use crate::book::{Book, said, value};
 use crate::flows::Tally;
-use crate::site::Site;
+use crate::site::{Site, Way};
 
 impl Book {
     /// Everything is at rest: what should not be?
@@ -21,9 +21,12 @@ impl Book {
         self.judge_runs(rows, site);
         self.judge_cancels(rows);
         self.judge_messages(rows);
+        self.violations.extend(site.complaints.iter().cloned());
+        self.judge_kin(model, site);
         for (run, state, outcome) in std::mem::take(&mut self.results) {
             let same = |row: &RunRow| row.state == state && row.outcome == outcome;
-            if !rows.run(run).is_some_and(same) {
+            let reopened = || was(model, run, outcome.as_ref());
+            if !rows.run(run).is_some_and(same) && !reopened() {
                 self.complain(&format!("inv5_one_end: the result of {run} changed"));
             }
         }
@@ -38,14 +41,16 @@ impl Book {
     }
 
     fn judge_runs(&mut self, rows: &Rows, site: &Site) {
-        for ((run, execution, name), times) in &site.ledger {
-            if *times != 1 {
+        for ((run, execution, name, way), wrote) in &site.ledger {
+            let times = wrote.times;
+            if times != 1 {
+                let name = format!("{name}, {way:?},");
                 let found = format!("inv1_one_effect: {name} of {run}/{execution}: {times} times");
                 self.complain(&found);
             }
         }
         let mut lines: BTreeMap<RunId, u32> = BTreeMap::new();
-        for (run, ..) in site.ledger.keys() {
+        for (run, ..) in site.ledger.keys().filter(|(.., way)| *way == Way::Done) {
             *lines.entry(*run).or_default() += 1;
         }
         for row in rows.runs() {
@@ -85,7 +90,9 @@ impl Book {
     fn judge_cancels(&mut self, rows: &Rows) {
         for run in std::mem::take(&mut self.cancelled) {
             let state = rows.run(run).map(|row| row.state);
-            if state != Some(RunState::Cancelled) {
+            // What it did could perhaps not be undone.
+            let ends = [RunState::Cancelled, RunState::RollbackFailed];
+            if !state.is_some_and(|state| ends.contains(&state)) {
                 let state = state.map_or("gone", RunState::as_str);
                 let found = format!("inv21_cancel: {run} was cancelled, and is {state}");
                 self.complain(&found);
@@ -114,4 +121,16 @@ impl Book {
             self.complain(&format!("inv2_no_lost_message: nobody sent {value}"));
         }
     }
+}
+
+/// Had the run ended so before it was undone?
+fn was(model: &Model, run: RunId, outcome: Option<&Outcome>) -> bool {
+    let Some(row) = model.rows().run(run) else {
+        return false;
+    };
+    let rounds = model.journal(run, row.execution).into_iter();
+    let entries = rounds.filter_map(|round| decode_entries(&round.entries).ok());
+    let before =
+        |entry: &Entry| matches!(entry, Entry::RollingBack { was, .. } if was.as_ref() == outcome);
+    entries.flatten().any(|entry| before(&entry))
 }

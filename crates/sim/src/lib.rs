@@ -14,12 +14,14 @@ mod exhaust;
 mod faults;
 mod flows;
 mod judge;
+mod kin;
 mod marks;
 mod random;
 mod report;
 mod shrink;
 mod site;
 mod trace;
+mod trees;
 mod worker;
 mod world;
 
@@ -114,6 +116,9 @@ impl Player {
             .diverged
             .iter()
             .filter_map(|run| model.rows().run(*run));
+        for _ in 0..site::with(|site| site.handled) {
+            marks.hit(Mark::FailureHandled);
+        }
         for _ in 0..book.started_again {
             marks.hit(Mark::StartedAgain);
         }

@@ -65,6 +65,22 @@ marks! {
     SignalQueued "signal_queued",
     OfferDelivered "offer_delivered",
     Repeated "repeated_with_the_same_key",
+    ScopeSettled "scope_settled",
+    StepPublished "step_published",
+    FailureHandled "child_failure_handled",
+    CrowdSettled "scope_of_several_parts_settled",
+    PublishedAgain "published_again_with_the_same_id",
+    Unsubscribed "unsubscribed",
+    RolledBack "rolled_back",
+    RolledBackWithOthers "rolled_back_with_its_parent",
+    RollbackFailed "rollback_failed",
+    RollbackRetried "rollback_retried",
+    RollbackSkipped "rollback_skipped",
+    RollbackAccepted "rollback_accepted",
+    UndoneOnRequest "undone_on_request",
+    SubtreeUndone "subtree_undone",
+    UndoRefused "undo_refused_while_running",
+    CancelledAndUndone "cancelled_and_undone",
 }
 
 /// How often each was hit.

@@ -11,8 +11,25 @@ use roundel_core::mutant::{self, Mutant};
 
 use crate::random::Random;
 
-/// A row of the ledger: run, execution, which step.
-pub(crate) type Line = (RunId, u32, &'static str);
+/// A row of the ledger: of which run and execution, which step, and whether that is undone by it.
+pub(crate) type Line = (RunId, u32, &'static str, Way);
+
+/// What a line says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Way {
+    Done,
+    Undone,
+}
+
+/// How often a line was committed, and when: the ledger counts all its lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wrote {
+    pub(crate) times: u32,
+    pub(crate) at: u64,
+}
+
+/// What a business failure says.
+pub(crate) const NO: &str = "no";
 
 #[derive(Default)]
 pub(crate) struct Site {
@@ -23,12 +40,21 @@ pub(crate) struct Site {
     pub(crate) services_fail: bool,
     /// Code panics now and then.
     pub(crate) code_panics: bool,
+    /// How often what is undone may fail to be: sometimes it does.
+    pub(crate) undos_fail: u32,
+    /// Failures of children that workflows handled.
+    pub(crate) handled: u32,
+    /// What workflows saw that should not be.
+    pub(crate) complaints: Vec<String>,
     /// Written by the step at hand, and not committed.
     pub(crate) written: Vec<Line>,
-    /// Committed; how often each.
-    pub(crate) ledger: BTreeMap<Line, u32>,
+    /// Committed.
+    pub(crate) ledger: BTreeMap<Line, Wrote>,
+    lines: u64,
     /// Calls that services have done, by key.
     pub(crate) done: BTreeSet<String>,
+    /// Those that were undone.
+    pub(crate) undone: BTreeSet<String>,
     calls: Vec<Call>,
     last: u64,
 }
@@ -55,9 +81,31 @@ pub(crate) fn write(cx: &Cx, name: &'static str) -> Result<u32, Failure> {
         if site.steps_fail && site.random.once_in(6) {
             return Err(Failure::transient("the step failed"));
         }
-        site.written.push((cx.run(), cx.execution(), name));
+        let line = (cx.run(), cx.execution(), name, Way::Done);
+        site.written.push(line);
         Ok(1)
     })
+}
+
+/// Undoes what wrote a line, in a transaction of its own.
+pub(crate) fn undo(run: RunId, execution: u32, name: &'static str) -> Result<(), Failure> {
+    with(Site::may_undo)?;
+    with(|site| site.written.push((run, execution, name, Way::Undone)));
+    Ok(())
+}
+
+/// Undoes a call to a service.
+pub(crate) fn undo_call(key: &str) -> Result<(), Failure> {
+    with(|site| {
+        site.may_undo()?;
+        site.undone.insert(key.to_owned());
+        Ok(())
+    })
+}
+
+/// Something that a workflow saw should not be.
+pub(crate) fn complain(what: &str) {
+    with(|site| site.complaints.push(what.to_owned()));
 }
 
 /// Fails as a bug in a workflow would, now and then.
@@ -121,6 +169,18 @@ impl Site {
         };
     }
 
+    fn may_undo(&mut self) -> Result<(), Failure> {
+        if self.undos_fail == 0 || !self.random.once_in(4) {
+            return Ok(());
+        }
+        self.undos_fail -= 1;
+        match self.random.below(6) {
+            0 => panic!("a bug in what undoes"),
+            1..4 => Err(Failure::business(NO)),
+            _ => Err(Failure::transient("the undo failed")),
+        }
+    }
+
     pub(crate) fn waits_for_answer(&self) -> bool {
         self.calls.iter().any(|call| call.answer.is_none())
     }
@@ -148,9 +208,9 @@ impl Site {
             self.done.remove(key);
         }
         let mut wrote = Vec::new();
-        self.ledger.retain(|(of, _, name), times| {
+        self.ledger.retain(|(of, _, name, _), line| {
             if *of == run {
-                wrote.push((*name, *times));
+                wrote.push((*name, line.times));
             }
             *of != run
         });
@@ -161,7 +221,10 @@ impl Site {
     pub(crate) fn commit(&mut self, written: Vec<Line>) {
         for line in written {
             let times = if mutant::on(Mutant::Canary) { 2 } else { 1 };
-            *self.ledger.entry(line).or_default() += times;
+            self.lines += 1;
+            let wrote = self.ledger.entry(line).or_default();
+            wrote.times += times;
+            wrote.at = self.lines;
         }
     }
 }

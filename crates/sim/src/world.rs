@@ -58,6 +58,8 @@ pub(crate) struct World<'a> {
     pub(crate) faults: Faults,
     /// There are several versions of some workflows.
     pub(crate) has_versions: bool,
+    /// Some runs are trees that publish and undo.
+    pub(crate) cooperates: bool,
     pub(crate) trace: Trace,
     pub(crate) marks: Marks,
     pub(crate) book: crate::book::Book,
@@ -109,6 +111,7 @@ impl<'a> World<'a> {
             site.steps_fail = on(12);
             site.services_fail = on(13);
             site.code_panics = on(14) && on(15);
+            site.undos_fail = if on(27) { 6 } else { 0 };
         });
         let workers = 2 + random.below(2);
         let clients = (1 + random.below(3)).min(cut.clients);
@@ -120,6 +123,7 @@ impl<'a> World<'a> {
             model: Model::default(),
             workers: Vec::new(),
             has_versions: faults.versions,
+            cooperates: on(25) && on(26),
             clients: (0..clients)
                 .map(|_| Client::new(&mut random, things))
                 .collect(),
@@ -137,11 +141,18 @@ impl<'a> World<'a> {
             crashes: 0,
             draining: false,
         };
-        for _ in 0..workers {
-            let worker = world.deployed();
-            world.workers.push(worker);
+        world.deploy(workers);
+        if world.cooperates {
+            world.subscribe_all();
         }
         world
+    }
+
+    fn deploy(&mut self, workers: usize) {
+        for _ in 0..workers {
+            let worker = self.deployed();
+            self.workers.push(worker);
+        }
     }
 
     /// A short schedule in which only that breaks which is planned.
@@ -156,10 +167,7 @@ impl<'a> World<'a> {
         world.has_versions = false;
         world.plan = plan;
         world.workers.clear();
-        for _ in 0..2 {
-            let worker = world.deployed();
-            world.workers.push(worker);
-        }
+        world.deploy(2);
         world
     }
 
@@ -306,6 +314,10 @@ impl<'a> World<'a> {
 
     fn apply(&mut self, op: &Op, written: Vec<Line>) -> Result<Reply, Refusal> {
         let noted = self.book.before(op, self.model.rows());
+        let news = match self.cooperates {
+            true => crate::kin::News::of(op, &written, self.model.rows()),
+            false => crate::kin::News::default(),
+        };
         let answer = self.model.decide(op, self.now);
         self.trace.op(self.now, op, &answer);
         match &answer {
@@ -313,12 +325,16 @@ impl<'a> World<'a> {
                 if is_diverged(op) {
                     self.marks.hit(Mark::Diverged);
                 }
+                if self.cooperates {
+                    self.kin_after(news, op, reply, &written);
+                }
                 if !written.is_empty() {
                     site::with(|site| site.commit(written));
                 }
                 self.book.after(noted, op, reply, self.model.rows());
             }
             Err(Refusal::Fenced { .. }) => self.marks.hit(Mark::ZombieFenced),
+            Err(Refusal::NotAtRest { .. }) => self.marks.hit(Mark::UndoRefused),
             Err(Refusal::CancelRequested { .. }) => {
                 self.marks.hit(Mark::CancelRefused);
                 if begins_effect(op) {
@@ -371,16 +387,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets parked runs go on. Returns whether there were any that had not been let too often.
+    /// Lets parked runs go on, and rollbacks that failed. Returns whether there were any that had
+    /// not been let too often.
     fn resume_parked(&mut self) -> bool {
         let parked: Vec<RunId> = self.book.may_resume(self.model.rows());
         for run in &parked {
-            let resume = Op::Resume(roundel_core::Resume {
-                namespace: NAMESPACE,
-                target: roundel_core::Target::Run(*run),
-                skip: false,
-            });
-            let _ = self.transact(&resume, Vec::new(), Some(0));
+            let op = self.let_go_on(*run);
+            let _ = self.transact(&op, Vec::new(), Some(0));
         }
         !parked.is_empty()
     }

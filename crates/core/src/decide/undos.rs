@@ -3,8 +3,8 @@
 use super::require_run;
 use crate::mutant::{self, Mutant};
 use crate::{
-    Accept, Entry, Failure, Hint, JournalRow, Outcome, Refusal, Reply, Resume, Rows, RunId,
-    RunState, Timestamp, Told, Undo, UndoMark, Undone, Why, encode_entries,
+    Accept, CancelMark, Entry, Failure, Hint, JournalRow, Outcome, Refusal, Reply, Resume, Rows,
+    RunId, RunState, Timestamp, Told, Undo, UndoMark, Undone, Why, encode_entries,
 };
 
 /// What comes of asking a run of a scope to undo what it did.
@@ -55,6 +55,8 @@ pub(super) fn undo(undo: &Undo, rows: &mut Rows, now: Timestamp) -> Result<Undon
         RunState::Completed => begin(rows, run, Why::Asked, Told::Nobody, now),
         RunState::Parked => {
             let why = match &row.outcome {
+                // A request to end that was acknowledged is not overtaken by another end.
+                _ if row.cancel != CancelMark::None => Why::Cancelled,
                 Some(Outcome::Failure(failure)) => Why::Failed(failure.clone()),
                 _ => Why::Asked,
             };

@@ -127,6 +127,13 @@ pub(crate) enum Asked {
     ReadState,
 }
 
+impl Asked {
+    /// Is it done in a transaction of the store?
+    pub(crate) fn is_step(&self) -> bool {
+        matches!(self, Asked::Step(_))
+    }
+}
+
 /// How long a sleep is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Span {

@@ -123,15 +123,16 @@ impl LiveRun {
             self.let_go();
         }
         self.timers.clear();
-        while let Some(delivery) = self.inbox.pop_front() {
-            self.take_delivery(delivery);
-        }
         if !seen {
             self.draft.push(Entry::CancelSeen);
             self.draft.cancel_seen = true;
             if let Some(cancelling) = &mut self.cancelling {
                 cancelling.seen = true;
             }
+        }
+        // After the request, so that replay does not show it to a function that never saw it.
+        while let Some(delivery) = self.inbox.pop_front() {
+            self.take_delivery(delivery);
         }
         self.settle_unread();
         if !self.children.is_empty() || !self.scopes.is_empty() {

@@ -355,15 +355,14 @@ impl LiveRun {
             .lock()
             .calls
             .get(&call)
-            .map(|slot| (slot.what.clone(), slot.run));
-        let Some((what, running)) = slot else {
+            .map(|slot| (slot.what.clone(), slot.run, slot.ask.is_step()));
+        let Some((what, running, is_step)) = slot else {
             return true;
         };
         match due {
-            Due::Retry => match what {
-                Call::Step { .. } => self.steps.push_back(call),
-                _ => self.start_attempt(call, now),
-            },
+            // What undoes a step is one too.
+            Due::Retry if is_step => self.steps.push_back(call),
+            Due::Retry => self.start_attempt(call, now),
             Due::Sleep => self.complete(call, Outcome::Value(Payload::null())),
             Due::WindowCloses => self.draft.caused.push(Caused::Close(call)),
             Due::WaitEnds => {

@@ -82,8 +82,8 @@ impl History {
             }
             Entry::Done { call, outcome } => self.done(of(call), outcome, at),
             Entry::Settled { call, ends, .. } => {
-                let left = [RunState::Completed, RunState::RollbackFailed];
-                let nothing = !ends.iter().any(|end| left.contains(&end.state));
+                let over = [RunState::Failed, RunState::RolledBack, RunState::Cancelled];
+                let nothing = ends.iter().all(|end| over.contains(&end.state));
                 if let Some(past) = self.pasts.get_mut(&of(call)) {
                     past.at = at;
                     if nothing && !ends.is_empty() {

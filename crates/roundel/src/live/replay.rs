@@ -122,25 +122,7 @@ impl LiveRun {
             }
             entry @ Entry::Attempted { .. } => self.replay_attempted(entry),
             Entry::Done { call, outcome } => self.replay_done(call, outcome),
-            Entry::Dropped { call } => {
-                let mut inner = self.shared.lock();
-                if !inner.dropped.contains(&call) {
-                    drop(inner);
-                    return Err(self.diverged("a call that lost", "nothing of the kind"));
-                }
-                inner.dropped.retain(|dropped| *dropped != call);
-                inner.calls.remove(&call);
-                drop(inner);
-                self.timers.retain(|(_, of, _)| *of != call);
-                self.waits.remove(&call);
-                if let Some((_, asked)) = self.children.get_mut(&call) {
-                    *asked = true;
-                }
-                if let Some(asked) = self.scopes.get_mut(&call) {
-                    *asked = true;
-                }
-                Ok(())
-            }
+            Entry::Dropped { call } => self.replay_dropped(call),
             Entry::Worked {
                 call,
                 what,
@@ -175,6 +157,27 @@ impl LiveRun {
                 "the journal has ended, but the run has not",
             )),
         }
+    }
+
+    /// The code let go of a call, as it did when it was live.
+    fn replay_dropped(&mut self, call: u32) -> Result<(), Failure> {
+        let mut inner = self.shared.lock();
+        if !inner.dropped.contains(&call) {
+            drop(inner);
+            return Err(self.diverged("a call that lost", "nothing of the kind"));
+        }
+        inner.dropped.retain(|dropped| *dropped != call);
+        inner.calls.remove(&call);
+        drop(inner);
+        self.timers.retain(|(_, of, _)| *of != call);
+        self.waits.remove(&call);
+        if let Some((_, asked)) = self.children.get_mut(&call) {
+            *asked = true;
+        }
+        if let Some(asked) = self.scopes.get_mut(&call) {
+            *asked = true;
+        }
+        Ok(())
     }
 
     fn replay_attempted(&mut self, entry: Entry) -> Result<(), Failure> {

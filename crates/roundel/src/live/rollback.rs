@@ -99,6 +99,7 @@ impl LiveRun {
     /// The walk has come to its end.
     pub(super) fn rolled_back(&mut self, result: Result<Payload, Failure>) -> Turn {
         let why = self.history_with_draft().why;
+        let cancelled = why == Some(Why::Cancelled);
         let reason = match why {
             Some(Why::Failed(failure)) => *failure,
             Some(Why::Cancelled) => {
@@ -108,9 +109,9 @@ impl LiveRun {
         };
         match result {
             Ok(_) => {
-                let state = match reason.class {
-                    Class::Cancelled if reason.code == "cancelled" => RunState::Cancelled,
-                    _ => RunState::RolledBack,
+                let state = match cancelled {
+                    true => RunState::Cancelled,
+                    false => RunState::RolledBack,
                 };
                 self.end(state, Outcome::Failure(Box::new(reason)))
             }

@@ -80,6 +80,10 @@ impl LiveRun {
         let slot = inner.calls.get(&call);
         let rolls_back = slot.is_some_and(|slot| matches!(slot.ask, Asked::RollBack(_)));
         let what = slot.map(|slot| (slot.what.clone(), slot.worked.clone()));
+        let wanted = slot.map_or(0, |slot| match &slot.ask {
+            Asked::Children(starts) => starts.len(),
+            _ => 0,
+        });
         drop(inner);
         if rolls_back {
             let outcome = Outcome::Failure(Box::new(not_rolled_back(&ends)));
@@ -88,7 +92,10 @@ impl LiveRun {
         let Some((what, worked)) = what else {
             return self.settle(&delivery, ends, None);
         };
-        let outcome = self.scope_outcome((call, &what), worked, &ends, failed(&delivery));
+        // A result is missing for each that was deleted after its end.
+        let gone = wanted.saturating_sub(ends.len());
+        let failed = failed(&delivery).max(u32::try_from(gone).unwrap_or(u32::MAX));
+        let outcome = self.scope_outcome((call, &what), worked, &ends, failed);
         self.settle(&delivery, ends, Some(outcome));
     }
 
@@ -247,13 +254,26 @@ impl LiveRun {
             let execution = self.shared.info.execution;
             self.draft.cancels.push(Scope::Call { execution, call });
         }
-        // What the database does not know yet is not told to it at all.
+        if let Some(place) = self.settles.iter().position(|(of, _)| *of == call)
+            && let Some((_, delivery)) = self.settles.remove(place)
+        {
+            return self.settle(&delivery, Vec::new(), None);
+        }
+        if !self.draft.scopes.contains(&call) {
+            return;
+        }
+        // What the database does not know yet is not told to it; replay must not wait for it.
         self.draft.scopes.retain(|of| *of != call);
         self.draft.caused.retain(|caused| match caused {
             Caused::Children(of, _) | Caused::Publish(of, _) => *of != call,
             _ => true,
         });
-        self.settles.retain(|(of, _)| *of != call);
+        let (ends, failure) = (Vec::new(), None);
+        self.draft.push(Entry::Settled {
+            call,
+            ends,
+            failure,
+        });
     }
 }
 

@@ -37,14 +37,9 @@ enum Lost {
 }
 
 /// How a run ended, if it has.
-fn scope_end(view: RunView) -> Option<ScopeEnd> {
+fn scope_end(view: RunView) -> ScopeEnd {
     let RunView { row, lane, .. } = view;
-    Some(ScopeEnd {
-        run: row.id,
-        workflow: lane.workflow,
-        state: row.state,
-        outcome: row.outcome.filter(|_| row.state.has_ended())?,
-    })
+    ScopeEnd::of(&row, lane.workflow)
 }
 
 impl Worker {
@@ -360,7 +355,7 @@ impl Worker {
             Scope::Child(child) => {
                 let query = Query::Run(self.config.namespace.clone(), Target::Run(child));
                 if let Answer::Run(Some(view)) = self.store().read(query).await? {
-                    ends.extend(scope_end(*view));
+                    ends.push(scope_end(*view));
                 }
                 return Ok(ends);
             }
@@ -378,7 +373,7 @@ impl Worker {
                 unreachable!("runs were asked for")
             };
             let last = page.items.last().and_then(|view| view.row.number);
-            ends.extend(page.items.into_iter().filter_map(scope_end));
+            ends.extend(page.items.into_iter().map(scope_end));
             match last {
                 Some(last) if page.more => from = last + 1,
                 _ => return Ok(ends),

@@ -3,6 +3,7 @@
 
 mod branches;
 mod executions;
+mod found;
 mod ledger;
 mod named;
 mod publishing;
