@@ -26,7 +26,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Watch a small shop survive: a few hundred orders, and a worker that is killed on the way.
+    /// Watch a small shop survive: a few hundred orders, some of which must be undone, and a worker
+    /// that is killed on the way.
     Demo(demo::Demo),
     #[command(flatten)]
     Common(roundel_cli::Command),

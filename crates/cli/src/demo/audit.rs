@@ -1,14 +1,12 @@
 //! Does it add up? Asked of the shop's own tables, beside the plan and the books of the card
 //! company and the carrier. The engine is asked only whether its runs ended.
 
-use std::collections::BTreeMap;
-
 use rusqlite::Connection;
 use serde::Serialize;
 
 use super::outside::Book;
 use super::plan::Plan;
-use super::shop::{DECLINED, SHIPPED};
+use super::shop::{SHIPPED, UNDONE};
 
 /// One question and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,73 +32,68 @@ pub(super) fn audit(db: &Connection, plan: &Plan, book: &Book) -> rusqlite::Resu
 fn orders(db: &Connection, plan: &Plan) -> rusqlite::Result<Check> {
     let sql = "SELECT number, status FROM orders ORDER BY number";
     let found = rows(db, sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let paid: Vec<u32> = plan.paid().map(|order| order.number).collect();
+    let sent: Vec<u32> = plan.shipped().map(|order| order.number).collect();
     let all = plan.orders.iter().map(|planned| planned.order.number);
     let wanted: Vec<(u32, String)> = all
         .map(|number| {
-            let status = if paid.binary_search(&number).is_ok() {
-                SHIPPED
-            } else {
-                DECLINED
-            };
-            (number, status.to_owned())
+            let is_sent = sent.binary_search(&number).is_ok();
+            (number, if is_sent { SHIPPED } else { UNDONE }.to_owned())
         })
         .collect();
-    let shipped = found.iter().filter(|(_, status)| status == SHIPPED).count();
-    let declined = found
-        .iter()
-        .filter(|(_, status)| status == DECLINED)
-        .count();
+    let count = |wanted: &str| found.iter().filter(|(_, status)| status == wanted).count();
     Ok(Check {
         what: "every order is there once, and done",
         holds: found == wanted,
-        found: format!("{shipped} shipped, {declined} declined"),
+        found: format!("{} shipped, {} undone", count(SHIPPED), count(UNDONE)),
     })
 }
 
 fn charged_once(db: &Connection, plan: &Plan) -> rusqlite::Result<Check> {
-    let rows: Vec<(u32, u32)> = rows(db, "SELECT number, cents FROM ledger", |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })?;
-    let mut charged: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (number, cents) in &rows {
-        charged.entry(*number).or_default().push(*cents);
-    }
-    let (mut missing, mut wrong) = (0, 0);
+    let sql = "SELECT number, cents FROM ledger ORDER BY number, cents";
+    let found: Vec<(u32, i64)> = rows(db, sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let sent: Vec<u32> = plan.shipped().map(|order| order.number).collect();
+    let mut wanted = Vec::new();
     for order in plan.paid() {
-        match charged.get(&order.number).map(Vec::as_slice) {
-            None => missing += 1,
-            Some(cents) => wrong += usize::from(cents.iter().any(|cents| *cents != order.cents)),
+        let cents = i64::from(order.cents);
+        if sent.binary_search(&order.number).is_err() {
+            wanted.push((order.number, -cents));
         }
+        wanted.push((order.number, cents));
     }
-    let twice = charged.values().filter(|cents| cents.len() > 1).count();
-    let holds = missing + wrong + twice == 0 && rows.len() == plan.paid().count();
-    let (count, bad) = (rows.len(), missing + wrong);
+    let back = found.iter().filter(|(_, cents)| *cents < 0).count();
     Ok(Check {
-        what: "each was charged exactly once",
-        holds,
-        found: format!("{count} in the ledger, {twice} twice, {bad} bad"),
+        what: "charged once, and refunded once",
+        holds: found == wanted,
+        found: format!("{} charges, {back} refunds", found.len() - back),
     })
 }
 
 fn card_company(db: &Connection, book: &Book) -> rusqlite::Result<Check> {
     let sql = "SELECT number, cents, receipt FROM ledger";
-    let mut ledger: Vec<(u32, u32, String)> =
+    let mut ledger: Vec<(u32, i64, String)> =
         rows(db, sql, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let mut charges: Vec<_> = book.charges.values().cloned().collect();
+    let charges = book.charges.iter();
+    let mut charges: Vec<(u32, i64, String)> = charges
+        .flat_map(|(key, (order, cents, receipt))| {
+            let cents = i64::from(*cents);
+            let back = book.refunds.contains(key).then_some(-cents);
+            let both = std::iter::once(cents).chain(back);
+            both.map(|cents| (*order, cents, receipt.clone()))
+        })
+        .collect();
     ledger.sort();
     charges.sort();
-    let sum: u64 = charges.iter().map(|(_, cents, _)| u64::from(*cents)).sum();
+    let sum: i64 = charges.iter().map(|(_, cents, _)| cents).sum();
     Ok(Check {
-        what: "the card company has the same charges",
+        what: "the card company has the same",
         holds: ledger == charges,
-        found: format!("{} charges, {}.{:02}", charges.len(), sum / 100, sum % 100),
+        found: format!("{}.{:02} in all", sum / 100, sum % 100),
     })
 }
 
 fn stock(db: &Connection) -> rusqlite::Result<Check> {
     let sql = "SELECT had, remaining, (SELECT coalesce(sum(pieces), 0) FROM orders \
-               WHERE orders.item = stock.item AND status <> 'declined') FROM stock";
+               WHERE orders.item = stock.item AND status <> 'undone') FROM stock";
     let items: Vec<(i64, i64, i64)> =
         rows(db, sql, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let [had, left, sold] = items.iter().fold([0; 3], |sum, item| {
@@ -117,27 +110,32 @@ fn parcels(db: &Connection, plan: &Plan, book: &Book) -> rusqlite::Result<Check>
     let sql = "SELECT number, parcel, label FROM parcels ORDER BY number, parcel";
     let sent: Vec<(u32, u32, String)> =
         rows(db, sql, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let mut labels: Vec<_> = book.labels.values().cloned().collect();
+    let kept = book
+        .labels
+        .iter()
+        .filter(|(key, _)| !book.voids.contains(*key));
+    let mut labels: Vec<_> = kept.map(|(_, label)| label.clone()).collect();
     labels.sort();
     let wanted = plan
-        .paid()
+        .shipped()
         .flat_map(|order| (1..=order.pieces).map(|parcel| (order.number, parcel)));
     let numbers = sent.iter().map(|(order, parcel, _)| (*order, *parcel));
     Ok(Check {
         what: "each piece was sent once, by its label",
         holds: sent == labels && numbers.eq(wanted),
-        found: format!("{} parcels, {} labels", sent.len(), labels.len()),
+        found: format!("{} parcels, {} labels void", sent.len(), book.voids.len()),
     })
 }
 
 fn runs(db: &Connection) -> rusqlite::Result<Check> {
-    let sql = "SELECT count(*), coalesce(sum(state = 'completed'), 0) FROM roundel_run";
-    let (all, completed): (i64, i64) =
-        db.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let sql = "SELECT count(*), coalesce(sum(state = 'completed'), 0), \
+               coalesce(sum(state IN ('rolled_back', 'failed')), 0) FROM roundel_run";
+    let (all, completed, undone): (i64, i64, i64) =
+        db.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(Check {
-        what: "every run completed",
-        holds: all == completed,
-        found: format!("{completed} of {all}"),
+        what: "every run completed, or left nothing",
+        holds: all == completed + undone,
+        found: format!("{completed} and {undone} of {all}"),
     })
 }
 
@@ -175,7 +173,7 @@ mod tests {
         db.execute_batch(engine).unwrap();
         for planned in &plan.orders {
             let order = &planned.order;
-            let sql = "INSERT INTO orders VALUES (?1, '', 0, ?2, ?3, 'declined')";
+            let sql = "INSERT INTO orders VALUES (?1, '', 0, ?2, ?3, 'undone')";
             db.execute(sql, (order.number, order.pieces, order.cents))
                 .unwrap();
         }
@@ -183,8 +181,14 @@ mod tests {
             let receipt = format!("receipt {}", order.number);
             let paid = (order.number, order.cents, receipt.clone());
             book.charges.insert(receipt.clone(), paid.clone());
-            db.execute("INSERT INTO ledger VALUES (?1, ?2, ?3)", paid)
-                .unwrap();
+            let sql = "INSERT INTO ledger VALUES (?1, ?2, ?3)";
+            db.execute(sql, paid).unwrap();
+            if plan.shipped().all(|shipped| shipped != order) {
+                let back = (order.number, -i64::from(order.cents), receipt.clone());
+                db.execute(sql, back).unwrap();
+                book.refunds.insert(receipt);
+                continue;
+            }
             let sql = "UPDATE orders SET status = 'shipped' WHERE number = ?1";
             db.execute(sql, (order.number,)).unwrap();
             let sql = "UPDATE stock SET remaining = remaining - ?1";
@@ -216,8 +220,8 @@ mod tests {
     #[test]
     fn what_does_not_add_up_is_found() {
         let orders = "every order is there once, and done";
-        let charged = "each was charged exactly once";
-        let company = "the card company has the same charges";
+        let charged = "charged once, and refunded once";
+        let company = "the card company has the same";
         let stock = "the stock adds up";
         let parcels = "each piece was sent once, by its label";
         for (sql, wrong) in [
@@ -248,10 +252,11 @@ mod tests {
                 "UPDATE orders SET status = 'paid' WHERE status = 'shipped'",
                 vec![orders],
             ),
-            ("DELETE FROM orders WHERE status = 'declined'", vec![orders]),
+            ("DELETE FROM orders WHERE status = 'undone'", vec![orders]),
+            ("DELETE FROM ledger WHERE cents < 0", vec![charged, company]),
             (
                 "INSERT INTO roundel_run VALUES ('parked')",
-                vec!["every run completed"],
+                vec!["every run completed, or left nothing"],
             ),
         ] {
             assert_eq!(broken_by(sql), wrong, "{sql}");

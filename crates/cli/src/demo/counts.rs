@@ -18,8 +18,14 @@ pub(super) struct Counts {
     pub(super) signals: u32,
     /// Waits for a signal whose time was up.
     pub(super) timeouts: u32,
-    /// Child runs.
+    /// Publications.
+    pub(super) publications: u32,
+    /// Runs that were set off by others.
     pub(super) children: u32,
+    /// Steps and effects that were undone.
+    pub(super) undone: u32,
+    /// Runs that undid what they had done.
+    pub(super) rolled_back: u32,
 }
 
 const COUNTS: &str = "\
@@ -38,8 +44,11 @@ const COUNTS: &str = "\
         count(what -> '$.step'), count(what -> '$.effect'), count(what -> '$.sleep'),
         count(what -> '$.wait') FILTER (WHERE failure IS NULL),
         count(what -> '$.wait') FILTER (WHERE failure ->> '$.code' = 'timed_out'),
-        count(what -> '$.child'),
-        (SELECT count(what -> '$.effect') FROM entry WHERE kind = 'attempted')
+        (SELECT count(*) FROM roundel_run WHERE parent_run IS NOT NULL),
+        (SELECT count(what -> '$.effect') FROM entry WHERE kind = 'attempted'),
+        (SELECT count(*) FROM roundel_publication),
+        count(what -> '$.undo') FILTER (WHERE failure IS NULL),
+        (SELECT count(*) FROM roundel_run WHERE state = 'rolled_back')
     FROM call";
 
 pub(super) fn count(db: &Connection) -> rusqlite::Result<Counts> {
@@ -52,6 +61,9 @@ pub(super) fn count(db: &Connection) -> rusqlite::Result<Counts> {
             timeouts: row.get(4)?,
             children: row.get(5)?,
             retries: row.get(6)?,
+            publications: row.get(7)?,
+            undone: row.get(8)?,
+            rolled_back: row.get(9)?,
         })
     })
 }

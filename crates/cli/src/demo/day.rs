@@ -193,7 +193,7 @@ impl Day<'_> {
         tally.kills += 1;
         let in_hand = self.runs_in(RunState::Running).await?;
         let mut under_way = in_hand.clone();
-        for state in [RunState::Waiting, RunState::Ready] {
+        for state in [RunState::Waiting, RunState::Ready, RunState::RollingBack] {
             under_way.extend(self.runs_in(state).await?);
         }
         let (now, all, held) = (now.as_secs_f64(), under_way.len(), in_hand.len());
@@ -245,8 +245,13 @@ impl Day<'_> {
             parcels,
             busy: self.services.book().busy,
         });
+        let at_rest = stats
+            .runs
+            .iter()
+            .filter(|(_, _, state, _)| state.has_ended());
+        let at_rest: u64 = at_rest.map(|(_, _, _, count)| count).sum();
         seen.stats = stats;
-        Ok(done == orders && done + parcels == all)
+        Ok(done == orders && at_rest == all)
     }
 }
 

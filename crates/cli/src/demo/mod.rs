@@ -92,10 +92,12 @@ pub(crate) async fn run(args: Demo) -> Result<(), Box<dyn std::error::Error>> {
         seed,
         orders: plan.orders.len(),
         declined: plan.orders.len() - plan.paid().count(),
+        refused: plan.paid().count() - plan.shipped().count(),
         tally: &tally,
         book: &book,
         counts: counts::count(&db)?,
         checks: audit::audit(&db, &plan, &book)?,
+        undone: plan.refused(),
     });
     let text = if args.json {
         serde_json::to_string(&report)? + "\n"

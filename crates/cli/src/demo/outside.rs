@@ -1,10 +1,11 @@
 //! The world outside: a card company and a carrier, played by the demo's own process and reached
 //! over a socket, so that they do not die with the worker.
 //!
-//! They do what such services do: say that they are busy, decline a card, and answer a request
-//! that they have already carried out with what they did the first time, if it has the same key.
+//! They do what such services do: say that they are busy, decline a card, refuse a parcel, take
+//! back what they did, and answer a request that they have already carried out with what they did
+//! the first time, if it has the same key.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use roundel::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
-use super::plan::Random;
+use super::plan::{MIRROR, Random};
 use super::shop::{Order, Parcel};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,6 +32,11 @@ pub(super) fn declines(card: u32) -> bool {
     card.is_multiple_of(BAD_CARDS)
 }
 
+/// Does the carrier refuse this piece? It takes two mirrors at a time.
+pub(super) fn refuses(item: u32, parcel: u32) -> bool {
+    item == MIRROR && parcel > 2
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     key: String,
@@ -41,13 +47,15 @@ struct Request {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum What {
     Charge { card: u32, cents: u32 },
-    Label { parcel: u32 },
+    Label { item: u32, parcel: u32 },
+    Refund,
+    Void,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Answer {
     Done(String),
-    Declined,
+    Refused(String),
     Busy,
 }
 
@@ -64,9 +72,21 @@ impl Outside {
     }
 
     pub(super) async fn label(self, key: String, parcel: &Parcel) -> Result<String> {
-        let (order, parcel) = (parcel.order, parcel.number);
-        let what = What::Label { parcel };
+        let (order, item, parcel) = (parcel.order, parcel.item, parcel.number);
+        let what = What::Label { item, parcel };
         self.ask(Request { key, order, what }).await
+    }
+
+    /// Takes back what was charged under this key, if something was.
+    pub(super) async fn refund(self, key: String) -> Result<()> {
+        let (order, what) = (0, What::Refund);
+        self.ask(Request { key, order, what }).await.map(drop)
+    }
+
+    /// Takes back the label that was given out under this key, if one was.
+    pub(super) async fn void(self, key: String) -> Result<()> {
+        let (order, what) = (0, What::Void);
+        self.ask(Request { key, order, what }).await.map(drop)
     }
 
     async fn ask(self, request: Request) -> Result<String> {
@@ -75,7 +95,7 @@ impl Outside {
         tokio::time::sleep(ANSWER_TRAVELS).await;
         match answer {
             Answer::Done(said) => Ok(said),
-            Answer::Declined => Err(Failure::business("the card was declined")),
+            Answer::Refused(why) => Err(Failure::business(why).did_not_happen()),
             Answer::Busy => Err(Failure::transient("the service is busy")),
         }
     }
@@ -110,6 +130,9 @@ pub(super) struct Book {
     pub(super) charges: BTreeMap<String, (u32, u32, String)>,
     /// Key to order, parcel and label.
     pub(super) labels: BTreeMap<String, (u32, u32, String)>,
+    /// Keys of charges that were taken back, and of labels.
+    pub(super) refunds: BTreeSet<String>,
+    pub(super) voids: BTreeSet<String>,
     pub(super) calls: u64,
     pub(super) busy: u64,
     /// Asked for once more under the same key, and not done once more.
@@ -123,6 +146,7 @@ impl Book {
         let done = match what {
             What::Charge { .. } => self.charges.get(&key),
             What::Label { .. } => self.labels.get(&key),
+            What::Refund | What::Void => return self.take_back(key, what),
         };
         if let Some((_, _, said)) = done {
             self.again += 1;
@@ -133,18 +157,36 @@ impl Book {
             return Answer::Busy;
         }
         match what {
-            What::Charge { card, .. } if declines(card) => Answer::Declined,
+            What::Refund | What::Void => unreachable!("taken above"),
+            What::Charge { card, .. } if declines(card) => {
+                Answer::Refused("the card was declined".into())
+            }
             What::Charge { cents, .. } => {
                 let receipt = format!("receipt {}", self.charges.len() + 1);
                 self.charges.insert(key, (order, cents, receipt.clone()));
                 Answer::Done(receipt)
             }
-            What::Label { parcel } => {
+            What::Label { item, parcel } if refuses(item, parcel) => {
+                Answer::Refused("the carrier takes two mirrors at a time".into())
+            }
+            What::Label { parcel, .. } => {
                 let label = format!("label {}", self.labels.len() + 1);
                 self.labels.insert(key, (order, parcel, label.clone()));
                 Answer::Done(label)
             }
         }
+    }
+
+    /// Only what was done can be taken back, and once.
+    fn take_back(&mut self, key: String, what: What) -> Answer {
+        let (done, back) = match what {
+            What::Refund => (self.charges.contains_key(&key), &mut self.refunds),
+            _ => (self.labels.contains_key(&key), &mut self.voids),
+        };
+        if done && !back.insert(key) {
+            self.again += 1;
+        }
+        Answer::Done(String::new())
     }
 
     /// One request in four finds the service busy.
@@ -230,9 +272,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_done_is_taken_back_once() {
+        let mut book = Book::default();
+        ask(&mut book, "a", 1);
+        let (order, what) = (0, What::Refund);
+        for key in ["a", "a", "b"] {
+            let key = key.into();
+            book.answer(Request { key, order, what });
+        }
+        assert_eq!(book.refunds, BTreeSet::from(["a".to_owned()]));
+        assert_eq!(book.again, 1);
+    }
+
+    #[test]
     fn a_bad_card_is_declined_and_not_charged() {
         let mut book = Book::default();
-        assert_eq!(ask(&mut book, "a", BAD_CARDS), Answer::Declined);
+        let answer = ask(&mut book, "a", BAD_CARDS);
+        assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
         assert!(book.charges.is_empty());
     }
 }

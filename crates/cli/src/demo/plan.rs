@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::outside::declines;
+use super::outside::{declines, refuses};
 use super::shop::Order;
 
 /// Orders come in at this pace.
@@ -18,6 +18,8 @@ pub(super) const ITEMS: [(&str, u32); 6] = [
     ("clock", 3475),
     ("mirror", 8800),
 ];
+/// The number of the item that carriers are careful with.
+pub(super) const MIRROR: u32 = 5;
 const CUSTOMERS: [&str; 8] = [
     "Ada", "Boris", "Chiara", "Dilan", "Edith", "Farid", "Grace", "Hedy",
 ];
@@ -67,6 +69,20 @@ impl Plan {
             })
             .collect();
         Plan { orders, kills }
+    }
+
+    /// The orders that are sent: their cards are good, and the carrier takes them.
+    pub(super) fn shipped(&self) -> impl Iterator<Item = &Order> {
+        self.paid()
+            .filter(|order| !refuses(order.item, order.pieces))
+    }
+
+    /// The place of an order that the carrier refuses, if there is one.
+    pub(super) fn refused(&self) -> Option<usize> {
+        let refused = |order: &Order| !declines(order.card) && refuses(order.item, order.pieces);
+        self.orders
+            .iter()
+            .position(|planned| refused(&planned.order))
     }
 
     /// The orders whose cards are good.

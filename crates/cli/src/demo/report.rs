@@ -17,7 +17,10 @@ pub(super) struct Report {
     pub(super) seed: u64,
     pub(super) seconds: f64,
     pub(super) orders: usize,
+    /// Cards that were declined.
     pub(super) declined: usize,
+    /// Shipments that the carrier refused.
+    pub(super) refused: usize,
     #[serde(flatten)]
     pub(super) counts: Counts,
     /// Requests that reached the card company or the carrier.
@@ -47,10 +50,13 @@ pub(super) struct Findings<'a> {
     pub(super) seed: u64,
     pub(super) orders: usize,
     pub(super) declined: usize,
+    pub(super) refused: usize,
     pub(super) tally: &'a Tally,
     pub(super) book: &'a Book,
     pub(super) counts: Counts,
     pub(super) checks: Vec<Check>,
+    /// The place in the plan of an order that was undone.
+    pub(super) undone: Option<usize>,
 }
 
 impl Report {
@@ -63,6 +69,7 @@ impl Report {
             seconds: (tally.seconds * 10.0).round() / 10.0,
             orders: found.orders,
             declined: found.declined,
+            refused: found.refused,
             counts: found.counts,
             calls: book.calls,
             calls_again: book.again,
@@ -74,7 +81,7 @@ impl Report {
             resumed_in_hand: tally.in_hand.len(),
             accepted_without_worker: tally.meanwhile,
             checks: found.checks,
-            next: next(found.file, tally.example.clone()),
+            next: next(found.file, tally.example.clone(), found.undone),
             adds_up,
         }
     }
@@ -87,6 +94,7 @@ impl Report {
         }
         let (resumed, in_hand) = (self.resumed, self.resumed_in_hand);
         let (meanwhile, again) = (self.accepted_without_worker, self.calls_again);
+        let (lost, rolled_back) = (self.declined + self.refused, self.counts.rolled_back);
         let _ = write!(
             text,
             "
@@ -95,6 +103,10 @@ What survived
   went on in the next process, from their journals. {meanwhile} orders and signals
   came while there was no worker. {again} calls were made again, with the same
   key: they had been made, and the worker was gone before it could say so.
+
+What was undone
+  {lost} orders could not be fulfilled. What had been done for them, in
+  {rolled_back} runs, was undone, newest first: pieces, charges, labels.
 
 Does it add up? Asked of the shop's own tables
 "
@@ -110,7 +122,7 @@ Does it add up? Asked of the shop's own tables
         text
     }
 
-    fn happened(&self) -> [(&'static str, u64, String); 7] {
+    fn happened(&self) -> [(&'static str, u64, String); 8] {
         let Counts {
             steps,
             effects,
@@ -118,9 +130,12 @@ Does it add up? Asked of the shop's own tables
             sleeps,
             signals,
             timeouts,
+            publications,
             children,
+            undone,
+            rolled_back,
         } = self.counts;
-        let (orders, declined) = (self.orders as u64, self.declined);
+        let (orders, declined, refused) = (self.orders as u64, self.declined, self.refused);
         let (workers, kills) = (self.workers as u64, self.kills);
         let sql = "SQL in the shop's tables, committed with its journal entry";
         let retried = format!("calls outside; {retries} attempts failed and were tried again");
@@ -129,7 +144,7 @@ Does it add up? Asked of the shop's own tables
             (
                 "orders",
                 orders,
-                format!("one run each; {declined} cards were declined"),
+                format!("one run each; {declined} cards declined, {refused} shipments refused"),
             ),
             ("steps", steps.into(), sql.into()),
             ("effects", effects.into(), retried),
@@ -140,9 +155,14 @@ Does it add up? Asked of the shop's own tables
             ),
             ("signals", signals.into(), came),
             (
-                "children",
-                children.into(),
-                "one run for each parcel".into(),
+                "published",
+                publications.into(),
+                format!("orders, to those who subscribe; {children} runs set off by others"),
+            ),
+            (
+                "undone",
+                undone.into(),
+                format!("steps and effects, newest first, in {rolled_back} runs that rolled back"),
             ),
             (
                 "workers",
@@ -154,13 +174,15 @@ Does it add up? Asked of the shop's own tables
 }
 
 /// Commands that work when typed as they stand, in the folder where the demo was run.
-fn next(file: &Path, example: Option<String>) -> Vec<String> {
+fn next(file: &Path, example: Option<String>, undone: Option<usize>) -> Vec<String> {
     let example = example.unwrap_or_else(|| super::day::key(0));
+    let tree = undone.map_or_else(|| example.clone(), super::day::key);
     let program = std::env::args().next().unwrap_or_else(|| "roundel".into());
     let (program, file) = (quoted(&program), quoted(&file.display().to_string()));
     vec![
         format!("{program} runs list --db {file} --limit 10"),
         format!("{program} runs show {example} --db {file}"),
+        format!("{program} runs tree {tree} --db {file}"),
         format!("{program} verify --db {file}"),
     ]
 }

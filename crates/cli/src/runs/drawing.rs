@@ -171,7 +171,8 @@ impl Drawing<'_> {
         let begun = self.nodes[0].run.row.created_at;
         if let Some(rollback) = &node.rollback {
             let from = time::span(rollback.from.since(begun));
-            let why = &rollback.why;
+            let why = rollback.why.as_ref().map(|why| format!(": {why}"));
+            let why = why.unwrap_or_default();
             return Some(match row.state.has_ended() {
                 true => {
                     let took = time::span(row.changed_at.since(rollback.from));
@@ -179,10 +180,10 @@ impl Drawing<'_> {
                         failure(&node.run).filter(|_| row.state == RunState::RollbackFailed);
                     match stuck {
                         Some(stuck) => (Style::Bad, format!("from +{from}: {stuck}")),
-                        None => (Style::Dim, format!("undone from +{from}, in {took}: {why}")),
+                        None => (Style::Dim, format!("undone from +{from}, in {took}{why}")),
                     }
                 }
-                false => (Style::Busy, format!("undoing since +{from}: {why}")),
+                false => (Style::Busy, format!("undoing since +{from}{why}")),
             });
         }
         let failed = matches!(

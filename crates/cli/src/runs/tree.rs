@@ -46,7 +46,8 @@ pub(super) struct Node {
 /// When a run began to undo what it did, and why.
 pub(super) struct Rollback {
     pub(super) from: Timestamp,
-    pub(super) why: String,
+    /// None if somebody asked for it.
+    pub(super) why: Option<String>,
 }
 
 pub(crate) async fn run(args: &Tree, client: &Client) -> Result<Exit> {
@@ -192,13 +193,10 @@ fn rollback(moments: &[Moment]) -> Option<Rollback> {
             continue;
         };
         let why = match why {
-            Why::Failed(failure) => failure.message.clone(),
-            Why::Cancelled => "cancelled".to_owned(),
-            Why::Asked => "it is undone".to_owned(),
-            Why::Retried | Why::Skipped => match found {
-                Some(first) => first.why,
-                None => "tried again".to_owned(),
-            },
+            Why::Failed(failure) => Some(failure.message.clone()),
+            Why::Cancelled => Some("cancelled".to_owned()),
+            Why::Asked => None,
+            Why::Retried | Why::Skipped => found.and_then(|first| first.why),
         };
         let from = moment.at;
         found = Some(Rollback { from, why });

@@ -184,7 +184,7 @@ async fn a_tree_shows_what_was_set_off_and_what_became_of_it() {
             "│  └─ child label",
             "└─ stock",
             "no courier",
-            "it is undone",
+            "undone from +",
         ],
     );
     let label = only(&place, "label");
