@@ -117,6 +117,8 @@ pub enum Entry {
 pub enum UndoBy {
     /// By what the workflow's code gave when it made the call.
     Code,
+    /// By what the code gave, and not only in a rollback: it is done in any case, once.
+    Finally,
     /// By a function that is registered under this name, with these arguments.
     Named(Name, Payload),
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Invariant, Read, Report, RunRecord};
-use crate::{Call, Entry, Outcome, RunRow, RunState, UndoMark, Why};
+use crate::{Call, Entry, Outcome, RunRow, RunState, UndoBy, UndoMark, Why};
 
 /// Execution and number of an entry. Shown only of one that should not be.
 #[derive(Clone, Copy)]
@@ -77,6 +77,8 @@ struct Known {
     child: bool,
     /// Where it completed, or began if it did not, if it can be undone.
     undoable_at: Option<u64>,
+    /// It is done in any case: not only in a rollback.
+    finally: bool,
     /// The call that it undoes, and of which execution.
     undoes: Option<(u32, u32)>,
 }
@@ -103,8 +105,9 @@ struct Told {
 impl Told {
     /// What the next execution's journal tells.
     fn next(mut self, execution: u32) -> Told {
-        let done = self.undoable();
-        self.earlier.extend(done);
+        let mut left = self.undoable();
+        left.retain(|(of, _)| !self.undone.contains(of));
+        self.earlier.extend(left);
         Told {
             execution,
             earlier: self.earlier,
@@ -233,6 +236,10 @@ impl Told {
             false => self.earlier.get(&of).copied(),
         };
         let at = at.map(|at| (execution, at));
+        let finally = self.calls.get(&call).is_some_and(|call| call.finally);
+        if finally && execution == self.execution && !self.rolling_back {
+            return;
+        }
         let in_order = at.is_some_and(|at| self.undone_last.is_none_or(|last| at < last));
         if !in_order || !self.rolling_back {
             let found = format!("{place} undoes call {call} of execution {execution} out of turn");
@@ -266,6 +273,14 @@ impl Told {
             let found = format!("rolled back, and (execution, call) {missing:?} are not undone");
             report.add(Invariant::RollbackComplete, found, "all of them");
         }
+        let finally = self.calls.iter().filter(|(_, call)| call.finally);
+        let done = |of: u32| self.undone.contains(&(self.execution, of));
+        let left: Vec<u32> = finally.map(|(of, _)| *of).filter(|of| !done(*of)).collect();
+        if self.ended == [RunState::Completed] && !left.is_empty() {
+            let found =
+                format!("completed, and calls {left:?} of what is done in any case are not");
+            report.add(Invariant::RollbackComplete, found, "all of them");
+        }
         if self.continued {
             let found = "the last execution says that another follows";
             report.add(Invariant::OneEnd, found, "another");
@@ -278,6 +293,7 @@ impl Known {
     fn note(&mut self, (what, execution): (&Call, u32), at: u64, happened: bool) {
         if what.undo().is_some() && happened {
             self.undoable_at = Some(at);
+            self.finally = what.undo() == Some(&UndoBy::Finally);
         }
         if let Call::Undo {
             of, execution: its, ..

@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use roundel_core::{Call, Failure, Name, Offer, Payload, RunId, Sent, Signal as SignalOp, Start};
+use roundel_core::{
+    Call, Failure, Name, Offer, Payload, RunId, Sent, Signal as SignalOp, Start, Timestamp,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -193,6 +195,15 @@ impl<O> Child<O> {
 }
 
 impl Spawn {
+    /// Not before this time, by the database's clock. A workflow that begins by spawning its
+    /// successor runs periodically, whatever becomes of its own work.
+    pub fn at(mut self, at: Timestamp) -> Self {
+        if let Ok(start) = &mut self.start {
+            start.at = Some(at);
+        }
+        self
+    }
+
     /// Under an id of the user's own. The same request again gives the first run.
     pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         let start = std::mem::replace(&mut self.start, Err(Failure::permanent("moved")));

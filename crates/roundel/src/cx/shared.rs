@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) opening: u32,
     /// How what calls did is undone.
     pub(crate) undos: FxHashMap<crate::live::Of, super::undo::Handler>,
+    /// Some of them are done in any case.
+    pub(crate) finally: bool,
     /// What the step at hand publishes.
     pub(crate) emitted: Vec<Publish>,
     /// How the runs ended that the last call set off.

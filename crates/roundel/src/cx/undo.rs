@@ -2,6 +2,7 @@
 //! registered under a name, its types erased. It outlives the workflow's function, so it owns what
 //! it needs; plain functions over what was recorded do.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::effect::{Attempt, key_of};
-use super::{Cx, decode, encode};
+use super::shared::{Asked, CallGuard};
+use super::{Cx, decode, encode, name};
 use crate::Undo;
 use crate::live::{Of, Undoable};
 
@@ -189,6 +191,42 @@ pub(super) fn by_name<A: Serialize>(
 }
 
 impl Cx {
+    /// From now on, this is done in any case, once, in a step of its own: when this execution
+    /// ends, after all that it set off; or, if the run fails, is cancelled or undone, when its
+    /// rollback comes to this place.
+    ///
+    /// # Errors
+    /// When the name is no name.
+    pub async fn finally<F, Fut, E>(
+        &self,
+        name_of: impl Into<Cow<'static, str>>,
+        work: F,
+    ) -> Result<(), Failure>
+    where
+        F: Fn(Tx) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failure>,
+    {
+        let undo = Some(Box::new(UndoBy::Finally));
+        let name = name(name_of)?;
+        let handler = Handler::of_step(move |tx, (): ()| work(tx));
+        let mut guard = CallGuard::new(&self.shared);
+        let what = || (Call::Step { name, undo }, Asked::Record(Payload::null()));
+        let mut what = Some(what);
+        let outcome = std::future::poll_fn(|context| {
+            let known = guard.number().is_some();
+            let polled = guard.poll(context, || what.take().expect("asked once")());
+            if let Some(call) = guard.number().filter(|_| !known) {
+                let of = (self.shared.info.execution, call);
+                let mut inner = self.shared.lock();
+                inner.undos.insert(of, handler.clone());
+                inner.finally = true;
+            }
+            polled
+        });
+        outcome.await.into_result().map(drop)
+    }
+
     /// The execution of a call, if it is an earlier one.
     pub(super) fn earlier(&self, (execution, _): Of) -> Option<u32> {
         Some(execution).filter(|execution| *execution != self.shared.info.execution)
@@ -205,7 +243,7 @@ impl Cx {
         named: &NamedUndos,
     ) -> Result<Handler, Failure> {
         let (found, message) = match by {
-            UndoBy::Code => {
+            UndoBy::Code | UndoBy::Finally => {
                 let found = self.shared.lock().undos.get(&of).cloned();
                 let message =
                     format!("how `{name}` is undone is no longer in the code; restore it");
@@ -238,7 +276,7 @@ impl Cx {
         };
         let args = match undo.by {
             UndoBy::Named(_, args) => Some(args),
-            UndoBy::Code => None,
+            UndoBy::Code | UndoBy::Finally => None,
         };
         match handler {
             Handler::Step(handler) => {

@@ -130,7 +130,7 @@ impl LiveRun {
     /// come to its end.
     fn gather(&mut self) -> Result<bool, Failure> {
         for _ in 0..POLLS {
-            if self.poll() {
+            if self.poll() || self.start_finally()? {
                 continue;
             }
             if self.must_open_first() {

@@ -216,7 +216,7 @@ impl History {
     pub(crate) fn needs_code_of(&self, execution: u32) -> bool {
         let its = self.pasts.range((execution, 0)..=(execution, u32::MAX));
         let mut undos = its.filter_map(|(_, past)| past.undo.as_ref());
-        undos.any(|undo| undo.by == UndoBy::Code)
+        undos.any(|undo| !matches!(undo.by, UndoBy::Named(..)))
     }
 }
 

@@ -10,6 +10,7 @@ mod cancel;
 mod commits;
 mod draft;
 mod earlier;
+mod finally;
 mod history;
 mod inbox;
 mod replay;
@@ -255,6 +256,11 @@ impl LiveRun {
             }
             if self.poll() {
                 continue;
+            }
+            match self.start_finally() {
+                Ok(false) => {}
+                Ok(true) => continue,
+                Err(failure) => return self.park(failure),
             }
             match self.advance(now) {
                 Ok(true) => {}

@@ -11,6 +11,9 @@ use super::history::{History, Past, ROLLBACK_FAILED};
 use super::{LiveRun, Turn};
 use crate::cx::{Cx, UndoHandler};
 
+/// What is to be undone, in this order, and what undoes it.
+type Plan = Vec<(Option<UndoHandler>, Past)>;
+
 /// A rollback that is under way.
 pub(super) struct Rolling {
     /// It is waited for what the run had set off and not seen the end of.
@@ -19,7 +22,7 @@ pub(super) struct Rolling {
 
 impl LiveRun {
     /// Its history, with what the draft will add to it.
-    fn history_with_draft(&self) -> History {
+    pub(super) fn history_with_draft(&self) -> History {
         let mut history = self.history.clone();
         let execution = self.shared.info.execution;
         for (at, entry) in (self.head + 1..).zip(&self.draft.entries) {
@@ -84,16 +87,21 @@ impl LiveRun {
         let cx = Cx {
             shared: self.shared.clone(),
         };
+        let plan = self.with_handlers(&cx, plan)?;
+        self.future = Some(Box::pin(walk(cx, plan)));
+        self.flag.wake_by_ref();
+        Ok(())
+    }
+
+    /// The plan, with what undoes each call.
+    pub(super) fn with_handlers(&self, cx: &Cx, plan: Vec<Past>) -> Result<Plan, Failure> {
         let named = &self.driver.undos;
         let whole = plan.into_iter().map(|past| {
             let by = past.undo.as_ref().map(|undo| &undo.by);
             let undo = by.map(|by| cx.undo_of((past.of, &past.name), by, named));
             Ok((undo.transpose()?, past))
         });
-        let plan = whole.collect::<Result<Vec<_>, Failure>>()?;
-        self.future = Some(Box::pin(walk(cx, plan)));
-        self.flag.wake_by_ref();
-        Ok(())
+        whole.collect()
     }
 
     /// The walk has come to its end.
@@ -141,7 +149,7 @@ pub(super) fn is_cancelled(entry: &Entry) -> bool {
 }
 
 /// Newest first: what a call set off, then the call itself.
-async fn walk(cx: Cx, plan: Vec<(Option<UndoHandler>, Past)>) -> Result<Payload, Failure> {
+pub(super) async fn walk(cx: Cx, plan: Plan) -> Result<Payload, Failure> {
     for (handler, past) in plan {
         if let Some(scope) = past.scope {
             cx.roll_back_scope(past.of, scope).await?;

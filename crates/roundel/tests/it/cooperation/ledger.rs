@@ -39,7 +39,9 @@ pub async fn state(process: &Process, run: RunId) -> RunState {
 
 pub async fn ends(process: &Process, run: RunId) -> RunState {
     until("it has ended", async || {
-        state(process, run).await.has_ended()
+        let row = process.run(run).await.unwrap().row;
+        assert_ne!(row.state, RunState::Parked, "{:?}", row.outcome);
+        row.state.has_ended()
     })
     .await;
     state(process, run).await

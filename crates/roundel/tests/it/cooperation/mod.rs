@@ -3,6 +3,7 @@
 
 mod branches;
 mod executions;
+mod finally;
 mod found;
 mod ledger;
 mod named;
