@@ -46,6 +46,8 @@ pub use saga::{Next, Saga, SagaState, Visit};
 /// The guide's examples, run as tests. Those that make files are run by `cargo xtask newcomer`.
 #[cfg(doctest)]
 mod guide {
+    #[doc = include_str!("../../../docs/guide/cooperation.md")]
+    struct Cooperation;
     #[cfg(feature = "testkit")]
     #[doc = include_str!("../../../docs/guide/exploring.md")]
     struct Exploring;
