@@ -213,10 +213,18 @@ fn sentence(stuck: &Stuck, now: Timestamp) -> String {
         false => format!(" (for {since})"),
     };
     if of.row.id == stuck.run.row.id {
-        return format!("{top} {is}{since}.");
+        return stop(format!("{top} {is}{since}"));
     }
     let below = format!("run {} of `{}`", of.row.id, of.lane.workflow);
-    format!("{top} waits for {below}, which {is}{since}.")
+    stop(format!("{top} waits for {below}, which {is}{since}"))
+}
+
+/// A sentence has its end.
+fn stop(text: String) -> String {
+    match text.ends_with('?') {
+        true => text,
+        false => text + ".",
+    }
 }
 
 fn named(run: &RunView) -> String {

@@ -125,8 +125,12 @@ impl About<'_> {
             let topic = self
                 .topic
                 .map(|topic| format!(", which subscribes to `{topic}`,"));
+            let none = match self.workers.is_empty() {
+                true => ", and none of any kind is registered",
+                false => "",
+            };
             text = format!(
-                "{text}: is a worker for `{workflow}` version {version}{} running?",
+                "{text}{none}: is a worker for `{workflow}` version {version}{} running?",
                 topic.unwrap_or_default()
             );
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use roundel::{
-    Cx, Engine, EngineBuilder, Failure, Result, RunId, RunState, Signal, Topic, Tx, Workflow,
+    Cx, Engine, EngineBuilder, Failure, Result, Retry, RunId, RunState, Signal, Topic, Tx, Workflow,
 };
 use serde_json::{Value, json};
 
@@ -306,6 +306,85 @@ async fn why_follows_down_to_the_signal_that_a_childs_child_waits_for() {
     place.run(&["signal", &label, "signed", "1"]).ok();
     assert_eq!(ended(&engine, order).await, RunState::Completed);
     engine.shutdown().await;
+}
+
+/// Waits for what its input says.
+async fn wait_for(cx: Cx, what: String, gate: Arc<tokio::sync::Notify>) -> Result<()> {
+    match what.as_str() {
+        "time" => cx.sleep(Duration::from_secs(3600)).await,
+        "effect" => {
+            let gated = || async {
+                gate.notified().await;
+                Ok::<_, Failure>(())
+            };
+            cx.effect("call", |_| gated()).await?;
+        }
+        "retry" => {
+            let busy = || async { Err::<(), _>(Failure::transient("busy")) };
+            let again = Retry::exponential(9).first(Duration::from_secs(3600));
+            cx.effect("call", |_| busy()).retry(again).await?;
+        }
+        _ => return Err(Failure::permanent("no disk")),
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn why_names_what_is_in_the_way_whatever_it_is() {
+    const WAITS: Workflow<String, ()> = Workflow::named("waits");
+    let place = Place::empty();
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let opened = gate.clone();
+    let waits = move |cx, what| wait_for(cx, what, opened.clone());
+    let engine = Engine::open(place.db()).register(WAITS, waits);
+    let engine = engine.start().await.expect("an engine");
+    for (what, parts) in [
+        (
+            "time",
+            &["`waits` time waits until ", "(in 59 min"] as &[&str],
+        ),
+        ("effect", &["`waits` effect is leased to ", " more"]),
+        (
+            "retry",
+            &["waits to try effect `call` again after attempt 1"],
+        ),
+        ("disk", &["`waits` disk is parked: no disk", "runs resume"]),
+    ] {
+        engine
+            .start(WAITS, &what.to_owned())
+            .key(what)
+            .await
+            .expect("started");
+        let found = async {
+            loop {
+                let why = place.run(&["runs", "why", what]).ok().out;
+                if parts.iter().all(|part| why.contains(part)) {
+                    return;
+                }
+            }
+        };
+        let found = tokio::time::timeout(Duration::from_secs(20), found).await;
+        let why = || place.run(&["runs", "why", what]).ok().out;
+        assert!(found.is_ok(), "{parts:?} is missing:\n{}", why());
+    }
+    let start = [
+        "start",
+        "waits",
+        "\"time\"",
+        "--version",
+        "9",
+        "--key",
+        "old",
+    ];
+    place.run(&start).ok();
+    let long_ago = "UPDATE roundel_run SET ready_at = ready_at - 60000000 WHERE key = 'old'";
+    place.sql(long_ago);
+    let why = place.run(&["runs", "why", "old"]).ok().out;
+    contains(&why, &["is a worker for `waits` version 9 running?\n"]);
+    gate.notify_waiters();
+    engine.shutdown().await;
+    let why = place.run(&["runs", "why", "old"]).ok().out;
+    contains(&why, &["none of any kind is registered"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

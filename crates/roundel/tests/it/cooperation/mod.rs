@@ -8,6 +8,7 @@ mod found;
 mod ledger;
 mod named;
 mod publishing;
+mod resumed;
 mod rollback;
 mod sagas;
 mod trace;
