@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Name, Parent, Payload, RunId, RunState, ScopeEnd, Timestamp};
+use crate::{
+    Context, Deadline, Failure, Name, Parent, Payload, RunId, RunState, ScopeEnd, Timestamp,
+};
 
 /// One entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -26,6 +28,9 @@ pub enum Entry {
         /// those that were declared settled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unsettled: Option<u32>,
+        /// What flowed down to it.
+        #[serde(default, skip_serializing_if = "Context::is_empty")]
+        context: Context,
     },
     /// A call began; its end is another entry.
     Begun {
@@ -82,6 +87,11 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<Duration>,
     },
+    /// The run's context has these values from here on.
+    ContextSet {
+        /// Those that were set.
+        context: Context,
+    },
     /// All that a call set off has ended.
     Settled {
         /// The call's number.
@@ -99,9 +109,17 @@ pub enum Entry {
         /// How the run had ended, if it had.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<Outcome>,
+        /// What flows down from the run that rolls it back; it wins over the run's own.
+        #[serde(default, skip_serializing_if = "Context::is_empty")]
+        context: Context,
     },
     /// The run was asked to end; no user code runs after this.
     CancelSeen,
+    /// The run has missed its deadline; no user code runs forward after this.
+    DeadlineMissed {
+        /// Which.
+        deadline: Deadline,
+    },
     /// The execution ended; the next begins with its own journal.
     Continued,
     /// The run ended. Its result is in the run's row.
@@ -381,6 +399,7 @@ mod tests {
                 version: 3,
                 input: Payload::null(),
                 unsettled: Some(2),
+                context: Context::default(),
             },
             Entry::Begun {
                 call: 1,

@@ -8,6 +8,8 @@
 
 mod changes;
 pub mod check;
+mod context;
+mod deadline;
 mod decide;
 mod failure;
 mod id;
@@ -30,6 +32,8 @@ pub mod testkit;
 mod time;
 
 pub use changes::{Changes, RunChange, Write};
+pub use context::Context;
+pub use deadline::{Deadline, Deadlines};
 pub use decide::{decide, may_step, undone};
 pub use failure::{Attempted, Class, Failure, Origin};
 pub use id::{PublicationId, RunId, WorkerId};

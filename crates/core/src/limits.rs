@@ -22,6 +22,10 @@ pub const FAN_OUT: usize = 10_000;
 pub const SUBSCRIBERS: usize = 10_000;
 /// Levels of runs below a root.
 pub const DEPTH: u16 = 64;
+/// Keys in a context.
+pub const CONTEXT_KEYS: usize = 64;
+/// Bytes in the keys and values of a context.
+pub const CONTEXT_BYTES: usize = 64 << 10;
 /// Labels of one run.
 pub const LABELS: usize = 32;
 /// Bytes in a label's value.

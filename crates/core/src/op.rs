@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::{
-    Failure, GateId, LaneId, Name, Outcome, Parent, Payload, Policy, PublicationId, RunId,
-    RunState, Timestamp, UndoMark, WorkerId,
+    Context, Deadlines, Failure, GateId, LaneId, Name, Outcome, Parent, Payload, Policy,
+    PublicationId, RunId, RunState, Timestamp, UndoMark, WorkerId,
 };
 
 /// One state change.
@@ -81,6 +81,10 @@ pub struct Start {
     pub at: Option<Timestamp>,
     /// Who set it off and waits for it.
     pub parent: Option<Parent>,
+    /// Until when it must have ended, beside what its parent's say.
+    pub deadlines: Deadlines,
+    /// What flows down to it.
+    pub context: Context,
     /// Leased at once to this worker.
     pub claimant: Option<Claimant>,
     /// The first round, if the worker has already run the code up to its first call.
@@ -215,6 +219,10 @@ pub struct Publish {
     pub payload: Payload,
     /// For this long, whoever subscribes joins, and whoever waits for it waits.
     pub window: Option<Duration>,
+    /// Until when those must have ended, beside what the publisher's say.
+    pub deadlines: Deadlines,
+    /// What flows down to them.
+    pub context: Context,
 }
 
 /// A workflow's interest in a topic. What was published before is not affected.
@@ -370,8 +378,9 @@ pub enum Caused {
     Publish(u32, Box<Publish>),
     /// The window of what a call published is over.
     Close(u32),
-    /// What an earlier call set off is rolled back, also what has completed.
-    RollBack(u32, Scope),
+    /// What an earlier call set off is rolled back, also what has completed; with what flows down
+    /// to it.
+    RollBack(u32, Scope, Context),
     /// The end of what a call set off is asked for.
     Cancel(Scope),
 }
@@ -443,7 +452,7 @@ impl Round {
     #[must_use]
     pub fn is_forward(&self) -> bool {
         match self.then {
-            Then::End(RunState::Cancelled, _) => false,
+            Then::End(RunState::Cancelled | RunState::RollbackFailed, _) => false,
             Then::End(..) | Then::ContinueAsNew(..) => true,
             Then::Continue | Then::Suspend | Then::Park(_) => {
                 !self.opened.is_empty()

@@ -1,8 +1,8 @@
 //! What operations answer, what they are refused with, and the hints that follow a commit.
 
 use crate::{
-    BadName, CancelMark, Delivery, LaneId, Name, Outcome, Parent, PublicationId, RunId, RunState,
-    Sent, StateRow, Timestamp, WorkerId, limits,
+    BadName, CancelMark, Deadline, Deadlines, Delivery, LaneId, Name, Outcome, Parent,
+    PublicationId, RunId, RunState, Sent, StateRow, Timestamp, WorkerId, limits,
 };
 
 /// The answer to an operation.
@@ -143,6 +143,8 @@ pub struct Claimed {
     pub key: Option<Name>,
     /// Asked to end.
     pub cancel: CancelMark,
+    /// Until when it must have ended.
+    pub deadlines: Deadlines,
     /// In the place for suspects.
     pub suspect: bool,
     /// Messages matched to calls and not consumed yet.
@@ -223,6 +225,14 @@ pub enum Refusal {
     CancelRequested {
         /// Which run.
         run: RunId,
+    },
+    /// End it.
+    #[error("run {run} has missed its deadline {}, which run {} set", deadline.at, deadline.set_by)]
+    DeadlineMissed {
+        /// Which run.
+        run: RunId,
+        /// Which deadline.
+        deadline: Deadline,
     },
     /// Drop what is in memory.
     #[error("run {run} does not exist; it may have been deleted")]

@@ -16,7 +16,9 @@
 //!
 //! `ready_at` and `state` are derived from the other columns in one place, [`RunRow::settle`].
 
-use crate::{Name, Outcome, PublicationId, RunId, Timestamp, WorkerId, limits};
+use crate::{
+    Deadline, Deadlines, Name, Outcome, PublicationId, RunId, Timestamp, WorkerId, limits,
+};
 
 /// Where a run stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
@@ -244,6 +246,8 @@ pub struct RunRow {
     pub publication: Option<PublicationId>,
     /// What there is to undo.
     pub undo: UndoMark,
+    /// Until when it must have ended: its own, and those from above.
+    pub deadlines: Deadlines,
     /// The user's own id for it.
     pub key: Option<Name>,
     /// When it was started.
@@ -269,6 +273,18 @@ impl RunRow {
     pub(crate) fn has_it(&self) -> Option<crate::Owner> {
         let epoch = self.epoch;
         self.owner.map(|worker| crate::Owner { worker, epoch })
+    }
+
+    /// The deadline that it has missed by now and not taken up. An operator's matters more: who was
+    /// asked to end has no other deadline.
+    #[must_use]
+    pub fn missed(&self, now: Timestamp) -> Option<Deadline> {
+        let due = match (self.undo, self.cancel) {
+            (UndoMark::Underway, _) => self.deadlines.rollback,
+            (_, CancelMark::None) => self.deadlines.forward,
+            _ => None,
+        };
+        due.filter(|due| due.has_passed(now))
     }
 
     /// Derives `state` and `ready_at`. Nothing else writes them.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::digest;
 use crate::{
-    Name, Outcome, Parent, Payload, PublicationId, RunId, RunRow, RunState, Timestamp, undone,
+    Context, Deadlines, Name, Outcome, Parent, Payload, PublicationId, RunId, RunRow, RunState,
+    Timestamp, undone,
 };
 
 /// A workflow's standing interest in a topic.
@@ -43,6 +44,10 @@ pub struct PublicationRow {
     pub heard: u32,
     /// Until then whoever subscribes joins.
     pub closes_at: Option<Timestamp>,
+    /// Until when those that it sets off must have ended, beside what the publisher's say.
+    pub deadlines: Deadlines,
+    /// What flows down to them.
+    pub context: Context,
 }
 
 /// A latch's place: one call of one run, and which part. Part 0 is what the others add up to.

@@ -24,18 +24,18 @@ mod worker;
 
 pub use client::{Client, Handle, Preview, Runs, SendTo, StartRun, To, WouldUndo};
 pub use cx::{
-    Attempt, Begun, Child, Children, ContinueAsNew, Cx, Effect, Ended, Publish, Recorded, Resource,
-    SendSignal, Sleep, Spawn, Step, Undoing, Wait, WaitForRun, child_failures,
+    Attempt, Begun, By, Child, Children, ContinueAsNew, Cx, Effect, Ended, Publish, Recorded,
+    Resource, SendSignal, Sleep, Spawn, Step, Undoing, Wait, WaitForRun, child_failures,
 };
 pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
 pub use metrics::{Metrics, Waits};
-pub use names::{Signal, Topic, Undo, Workflow};
+pub use names::{Key, Signal, Topic, Undo, Workflow};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
-    Backoff, BadName, Cancelled, Class, Entry, Failure, Joined, Name, Op, Patched, Payload,
-    PublicationId, Published, Refusal, Reply, Retry, RunId, RunState, Sent, Timestamp, Undone,
-    limits,
+    Backoff, BadName, Cancelled, Class, Context, Deadline, Deadlines, Entry, Failure, Joined, Name,
+    Op, Patched, Payload, PublicationId, Published, Refusal, Reply, Retry, RunId, RunState, Sent,
+    Timestamp, Undone, limits,
 };
 pub use roundel_store::{
     Checked, Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock,

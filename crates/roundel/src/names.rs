@@ -237,6 +237,46 @@ impl<T: Serialize> Topic<T> {
     }
 }
 
+/// The key of a value in a run's context, with its type. The context flows down to all that a run
+/// sets off, as it is at that moment.
+///
+/// ```
+/// use roundel::Key;
+/// const TENANT: Key<String> = Key::named("tenant");
+/// ```
+pub struct Key<T> {
+    name: &'static str,
+    types: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Clone for Key<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Key<T> {}
+
+impl<T> std::fmt::Debug for Key<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Key({})", self.name)
+    }
+}
+
+impl<T> Key<T> {
+    /// The key of this name.
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        assert_name(name);
+        let types = PhantomData;
+        Key { name, types }
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        Name::constant(self.name)
+    }
+}
+
 const fn assert_name(name: &'static str) {
     std::mem::forget(Name::constant(name));
 }

@@ -174,6 +174,10 @@ impl Live {
         self.0.cancel(now, false);
     }
 
+    pub fn deadline_missed(&mut self, now: Timestamp) {
+        self.0.deadline_missed(now);
+    }
+
     /// The round that parks it.
     ///
     /// # Panics
@@ -227,8 +231,7 @@ impl Live {
     #[must_use]
     pub fn anew(&self, function: &Function, committed: Committed, seat: &Seat) -> Live {
         let input = self.0.continue_input().expect("it begins anew");
-        let mut info = self.0.shared.info.clone();
-        info.execution += 1;
+        let info = self.0.next_info();
         let next = LiveRun::new(info, &function.0, input, seat.driver());
         Live(Box::new(next.after_continue(&self.0, committed)))
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use roundel::sim::Turn;
 use roundel_core::{
-    Cancel, Claimant, Delete, Name, Offer, Op, Patch, Policy, Reply, Resume, RunId, Signal, Start,
-    Started, Target, Timestamp, WorkerId,
+    Cancel, Claimant, Context, Deadlines, Delete, Name, Offer, Op, Patch, Policy, Reply, Resume,
+    RunId, Signal, Start, Started, Target, Timestamp, WorkerId,
 };
 
 use crate::drive::{Doing, State};
@@ -229,6 +229,8 @@ impl World<'_> {
             priority: 0,
             at: None,
             parent: None,
+            deadlines: Deadlines::default(),
+            context: Context::default(),
             claimant: None,
             first: None,
             signal: None,
@@ -292,6 +294,8 @@ impl World<'_> {
             version: start.version,
             key: start.key.clone(),
             is_root: true,
+            deadlines: start.deadlines,
+            context: start.context.clone(),
         };
         let mut live = self.born(home, birth);
         let worker = self.workers[home].id();

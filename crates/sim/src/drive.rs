@@ -134,7 +134,7 @@ impl World<'_> {
     /// Runs the step's code and commits its round, in one transaction.
     fn serve_step(&mut self, at: usize, live: Live) -> (Doing, Answer) {
         let (run, worker, epoch) = (live.run(), self.workers[at].id(), live.epoch());
-        if let Err(refusal) = may_step(self.model.rows(), run, worker, epoch) {
+        if let Err(refusal) = may_step(self.model.rows(), run, (worker, epoch), self.now) {
             self.ops += 1;
             if matches!(refusal, Refusal::Fenced { .. }) {
                 self.marks.hit(Mark::ZombieFenced);
@@ -184,6 +184,8 @@ impl World<'_> {
             execution: claimed.execution,
             key: claimed.key.clone(),
             is_root: claimed.parent.is_none(),
+            deadlines: claimed.deadlines,
+            context: roundel_core::Context::default(),
         };
         let epoch = claimed.epoch;
         self.marks.hit(Mark::Replayed);
@@ -220,6 +222,8 @@ impl World<'_> {
             execution: 1,
             key: birth.key,
             is_root: birth.is_root,
+            deadlines: birth.deadlines,
+            context: birth.context,
         };
         let function = flow.code(deploy.bad_code);
         Live::born(about, function, birth.input, &self.workers[at].seat)
@@ -436,6 +440,10 @@ impl World<'_> {
         match fault {
             Fault::Refused(Refusal::CancelRequested { .. }) => {
                 live.cancel(self.now);
+                self.workers[at].tasks[index].state = State::Drive(live);
+            }
+            Fault::Refused(Refusal::DeadlineMissed { .. }) => {
+                live.deadline_missed(self.now);
                 self.workers[at].tasks[index].state = State::Drive(live);
             }
             Fault::Refused(Refusal::Fenced { .. } | Refusal::UnknownRun { .. }) => {

@@ -189,6 +189,8 @@ impl World<'_> {
                 id: PublicationId(self.random.id()),
                 topic: TOPIC,
                 payload: self.plot(),
+                deadlines: roundel_core::Deadlines::default(),
+                context: roundel_core::Context::default(),
                 window: None,
             }),
             _ => {

@@ -61,6 +61,8 @@ pub(crate) struct Birth {
     pub(crate) version: Option<u32>,
     pub(crate) key: Option<roundel_core::Name>,
     pub(crate) is_root: bool,
+    pub(crate) deadlines: roundel_core::Deadlines,
+    pub(crate) context: roundel_core::Context,
 }
 
 #[derive(Debug)]
@@ -174,6 +176,8 @@ impl Worker {
                 version: start.version,
                 key: start.key.clone(),
                 is_root: start.parent.is_none(),
+                deadlines: start.deadlines,
+                context: start.context.clone(),
             });
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use roundel::{Entry, Failure, Timestamp};
+use roundel::{Context, Deadline, Entry, Failure, Timestamp};
 use roundel_core::{Call, JournalRow, Outcome, Why, decode_entries};
 
 use crate::exit::{Exit, Failed, Result};
@@ -114,6 +114,8 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
             failure,
         } => settled(calls.get(call), ends.len(), failure.as_deref()),
         Entry::RollingBack { why, .. } => rolls_back(why),
+        Entry::ContextSet { context } => sets(context),
+        Entry::DeadlineMissed { deadline } => late(deadline),
         Entry::CancelSeen => Said {
             style: Style::Look,
             ..plain("asked to end".into())
@@ -123,6 +125,23 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
             style: super::style(*state),
             ..plain(state.as_str().to_owned())
         },
+    }
+}
+
+fn sets(context: &Context) -> Said {
+    let keys: Vec<&str> = context.iter().map(|(key, _)| key.as_str()).collect();
+    Said {
+        style: Style::Dim,
+        text: format!("sets in its context: {}", keys.join(", ")),
+        value: None,
+    }
+}
+
+fn late(deadline: &Deadline) -> Said {
+    Said {
+        style: Style::Look,
+        text: format!("missed the deadline of run {}", deadline.set_by),
+        value: None,
     }
 }
 

@@ -148,7 +148,8 @@ impl Told {
                 let first = unsettled.unwrap_or(u32::MAX);
                 self.earlier.retain(|(execution, _), _| *execution >= first);
             }
-            Entry::CancelSeen => self.cancel_seen = true,
+            Entry::ContextSet { .. } => {}
+            Entry::CancelSeen | Entry::DeadlineMissed { .. } => self.cancel_seen = true,
             Entry::Continued => self.continued = true,
             Entry::Ended { state } => self.ended.push(*state),
             Entry::RollingBack { why, .. } => {

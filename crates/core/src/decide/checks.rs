@@ -6,7 +6,8 @@ use super::states;
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Caused, Consumed, GateId, MailId, Name, Outcome, Parent, Refusal, Round, Rows,
-    RunId, RunRow, StateRow, Then, UndoMark, WaitId, WaitRow, WorkerId, limits,
+    RunId, RunRow, RunState, StateRow, Then, Timestamp, UndoMark, WaitId, WaitRow, WorkerId,
+    limits,
 };
 
 /// May this worker take a step of the run under this epoch? Asked before user code runs inside the
@@ -14,13 +15,21 @@ use crate::{
 ///
 /// # Errors
 /// When it may not.
-pub fn may_step(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<(), Refusal> {
+pub fn may_step(
+    rows: &Rows,
+    run: RunId,
+    (worker, epoch): (WorkerId, u64),
+    now: Timestamp,
+) -> Result<(), Refusal> {
     let row = owned(rows, run, worker, epoch)?;
     let undoing = row.undo == UndoMark::Underway;
     if row.cancel != CancelMark::None && !undoing && !mutant::on(Mutant::StepsAfterCancel) {
         return Err(Refusal::CancelRequested { run });
     }
-    Ok(())
+    match row.missed(now) {
+        Some(deadline) => Err(Refusal::DeadlineMissed { run, deadline }),
+        None => Ok(()),
+    }
 }
 
 /// The run, if this worker has it under this epoch.
@@ -38,21 +47,34 @@ fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRo
 }
 
 /// Checks a round. Returns what becomes of the run's state, if it changes it.
-pub(super) fn round(round: &Round, rows: &Rows) -> Result<Option<StateRow>, Refusal> {
+pub(super) fn round(
+    round: &Round,
+    rows: &Rows,
+    now: Timestamp,
+) -> Result<Option<StateRow>, Refusal> {
     let run = round.run;
     let row = owned(rows, run, round.worker, round.epoch)?;
     // Until it has taken up the request to end, its journal says that next, or that it has ended.
     let silent = round.count == 0 || round.cancel_seen || matches!(round.then, Then::End(..));
     let silent = silent || mutant::on(Mutant::BegunAfterCancel);
+    // One that missed its deadline fails with that, also if it was asked to end at the same time.
+    let fails = matches!(round.then, Then::End(RunState::Failed, _))
+        && (round.cancel_seen || row.cancel == CancelMark::Seen);
+    let forward = round.is_forward() && !fails;
     let refused = match row.cancel {
         // What a run did is undone also after it was asked to end.
         _ if row.undo == UndoMark::Underway => false,
         CancelMark::None => false,
-        CancelMark::Requested => !silent || round.is_forward(),
-        CancelMark::Seen => round.is_forward(),
+        CancelMark::Requested => !silent || forward,
+        CancelMark::Seen => forward,
     };
     if refused && !mutant::on(Mutant::StepsAfterCancel) {
         return Err(Refusal::CancelRequested { run });
+    }
+    // What a run does after its deadline is to say so. An undo that came through in time is noted.
+    let late = row.missed(now).filter(|_| row.undo != UndoMark::Underway);
+    if let Some(deadline) = late.filter(|_| !silent || forward) {
+        return Err(Refusal::DeadlineMissed { run, deadline });
     }
     limits(round, row)?;
     consistent(round, rows, row).map_err(|what| Refusal::Inconsistent { run, what })?;

@@ -11,7 +11,7 @@ use crate::{
 
 /// Commits a round, or refuses it whole.
 pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<Committed, Refusal> {
-    let state = checks::round(round, rows)?;
+    let state = checks::round(round, rows, now)?;
     append(round, rows, now);
     let mut committed = Committed {
         at: now,
@@ -237,8 +237,8 @@ fn below(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
     };
     match caused {
         Caused::Close(call) => scopes::close(rows, at(current, *call), false, now),
-        Caused::RollBack(call, scope) => {
-            scopes::roll_back(rows, at(current, *call), *scope, now);
+        Caused::RollBack(call, scope, context) => {
+            scopes::roll_back(rows, at(current, *call), (*scope, context), now);
         }
         Caused::Cancel(scope) => {
             for run in scopes::runs_of(rows, round.run, *scope) {
@@ -364,7 +364,7 @@ fn continue_as_new(
     row.matched = 0;
     row.execution += 1;
     row.head = 1;
-    row.timer_at = None;
+    row.timer_at = row.deadlines.forward.map(|due| due.at);
     let other = lane.is_some_and(|lane| lane != row.lane);
     row.lane = lane.unwrap_or(row.lane);
     if other {

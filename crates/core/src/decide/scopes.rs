@@ -5,10 +5,10 @@ use super::wakes::tell;
 use super::{starts, undos};
 use crate::mutant::{self, Mutant};
 use crate::{
-    CancelMark, Caused, Claimant, Join, Joined, LatchId, LatchRow, Name, Outcome, Parent, Payload,
-    PublicationId, PublicationRow, Publish, Published, Refusal, Round, Rows, RunId, RunRow, Scope,
-    Start, Subscribe, SubscriptionId, SubscriptionRow, Timestamp, Told, UndoMark, limits,
-    subscriber_run,
+    CancelMark, Caused, Claimant, Context, Join, Joined, LatchId, LatchRow, Name, Outcome, Parent,
+    Payload, PublicationId, PublicationRow, Publish, Published, Refusal, Round, Rows, RunId,
+    RunRow, Scope, Start, Subscribe, SubscriptionId, SubscriptionRow, Timestamp, Told, UndoMark,
+    limits, subscriber_run,
 };
 
 /// Publishes: one run for each workflow that subscribes at this moment, in this commit.
@@ -19,6 +19,7 @@ pub(super) fn publish(
     now: Timestamp,
 ) -> Result<Published, Refusal> {
     Refusal::payload(publish.payload.size())?;
+    publish.context.check()?;
     let id = publish.id;
     if let Some(row) = rows.publications.get(&id) {
         let same = (&row.namespace, &row.topic, &row.payload)
@@ -42,6 +43,8 @@ pub(super) fn publish(
         at: now,
         heard,
         closes_at,
+        deadlines: publish.deadlines,
+        context: publish.context.clone(),
     };
     let starts = subscribers
         .iter()
@@ -72,6 +75,8 @@ fn subscriber(id: PublicationId, publication: &PublicationRow, workflow: &Name) 
         priority: 0,
         at: None,
         parent: publication.by,
+        deadlines: publication.deadlines,
+        context: publication.context.clone(),
         claimant: None,
         first: None,
         signal: None,
@@ -94,9 +99,10 @@ pub(super) fn join(join: &Join, rows: &mut Rows, now: Timestamp) -> Result<Joine
     let in_time = |closes_at: Option<Timestamp>| closes_at.is_some_and(|at| now < at);
     let waits = row.by.is_none_or(|by| {
         let latch = rows.latches.get(&top(by));
-        let goes_on = rows
-            .run(by.run)
-            .is_none_or(|row| row.cancel != CancelMark::None || row.undo == UndoMark::Underway);
+        let goes_on = rows.run(by.run).is_none_or(|row| {
+            let ends = row.cancel != CancelMark::None || row.missed(now).is_some();
+            ends || row.undo == UndoMark::Underway
+        });
         latch.is_some_and(|latch| in_time(latch.closes_at)) && !goes_on
     });
     if !waits || !in_time(row.closes_at) {
@@ -251,7 +257,7 @@ pub(super) fn settle_empty(round: &Round, rows: &mut Rows, now: Timestamp) {
 /// The call whose scope this is part of.
 fn scope_of(caused: &Caused) -> Option<u32> {
     match caused {
-        Caused::Children(call, _) | Caused::Publish(call, _) | Caused::RollBack(call, _) => {
+        Caused::Children(call, _) | Caused::Publish(call, _) | Caused::RollBack(call, ..) => {
             Some(*call)
         }
         _ => None,
@@ -270,14 +276,21 @@ pub(super) fn runs_of(rows: &mut Rows, run: RunId, scope: Scope) -> Vec<RunId> {
 }
 
 /// Rolls back what an earlier call of the run set off, and lets the call at hand wait for it.
-pub(super) fn roll_back(rows: &mut Rows, at: Parent, scope: Scope, now: Timestamp) {
+pub(super) fn roll_back(
+    rows: &mut Rows,
+    at: Parent,
+    (scope, context): (Scope, &Context),
+    now: Timestamp,
+) {
     let mut failed = 0;
+    let deadline = rows.run(at.run).and_then(|row| row.deadlines.rollback);
+    let above = undos::FromAbove { deadline, context };
     for id in runs_of(rows, at.run, scope) {
         let its_own = |row: &RunRow| row.parent.is_some_and(|parent| parent.run == at.run);
         if !rows.run(id).is_some_and(its_own) {
             continue;
         }
-        match undos::ask(rows, id, now) {
+        match undos::ask(rows, id, &above, now) {
             undos::Asked::Underway => {
                 enter(rows, at, id);
             }

@@ -7,8 +7,9 @@ use super::{rounds, run_key, signals};
 use crate::message::digest;
 use crate::mutant::{self, Mutant};
 use crate::{
-    CancelMark, Entry, Hint, JournalRow, KeyRow, Lane, LaneId, Name, Refusal, Rows, RunId, RunRow,
-    RunState, Signal, Start, Started, Target, Timestamp, Told, UndoMark, encode_entries, limits,
+    CancelMark, Deadlines, Entry, Hint, JournalRow, KeyRow, Lane, LaneId, Name, Refusal, Rows,
+    RunId, RunRow, RunState, Signal, Start, Started, Target, Timestamp, Told, UndoMark,
+    encode_entries, limits,
 };
 
 /// Starts a run, or finds the one that has the key or the id.
@@ -61,6 +62,7 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
 fn check(start: &Start) -> Result<(), Refusal> {
     let run = start.run;
     Refusal::payload(start.input.size())?;
+    start.context.check()?;
     Refusal::over("a run's labels", limits::LABELS, start.labels.len())?;
     for (_, value) in &start.labels {
         Refusal::over("a label's size in bytes", limits::LABEL_BYTES, value.len())?;
@@ -136,21 +138,21 @@ fn join(journal: &mut Vec<JournalRow>, at: usize) {
     start.count += round.count;
 }
 
-/// The root of its tree, and how far below that it is.
-fn place(start: &Start, rows: &Rows) -> Result<(RunId, u16), Refusal> {
+/// The root of its tree, how far below that it is, and what deadlines it has from there.
+fn place(start: &Start, rows: &Rows) -> Result<(RunId, u16, Deadlines), Refusal> {
     let Some(parent) = start.parent else {
-        return Ok((start.run, 0));
+        return Ok((start.run, 0, start.deadlines));
     };
     let row = rows
         .run(parent.run)
         .ok_or(Refusal::UnknownRun { run: parent.run })?;
     let depth = row.depth + 1;
     Refusal::over("a tree's depth", limits::DEPTH as usize, depth as usize)?;
-    Ok((row.root, depth))
+    Ok((row.root, depth, row.deadlines.and(start.deadlines)))
 }
 
 fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Result<(), Refusal> {
-    let (root, depth) = place(start, rows)?;
+    let (root, depth, deadlines) = place(start, rows)?;
     let version = start
         .version
         .unwrap_or_else(|| latest(rows, &start.namespace, &start.workflow));
@@ -173,6 +175,7 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         version,
         input: start.input.clone(),
         unsettled: None,
+        context: start.context.clone(),
     };
     rows.journal.push(JournalRow {
         run: start.run,
@@ -191,6 +194,8 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         parent: start.parent,
         root,
         depth,
+        deadlines,
+        timer_at: deadlines.forward.map(|due| due.at),
         ..fresh(start, lane, now)
     };
     row.settle(now);
@@ -229,6 +234,7 @@ fn fresh(start: &Start, lane: LaneId, now: Timestamp) -> RunRow {
         number: None,
         publication: None,
         undo: UndoMark::Nothing,
+        deadlines: start.deadlines,
         key: start.key.clone(),
         created_at: now,
         changed_at: now,

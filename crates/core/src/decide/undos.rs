@@ -3,8 +3,9 @@
 use super::require_run;
 use crate::mutant::{self, Mutant};
 use crate::{
-    Accept, CancelMark, Entry, Failure, Hint, JournalRow, Outcome, Refusal, Reply, Resume, Rows,
-    RunId, RunState, Timestamp, Told, Undo, UndoMark, Undone, Why, encode_entries,
+    Accept, CancelMark, Context, Deadline, Deadlines, Entry, Failure, Hint, JournalRow, Outcome,
+    Refusal, Reply, Resume, Rows, RunId, RunState, Timestamp, Told, Undo, UndoMark, Undone, Why,
+    encode_entries,
 };
 
 /// What comes of asking a run of a scope to undo what it did.
@@ -17,8 +18,15 @@ pub(super) enum Asked {
     Nothing,
 }
 
+/// What flows down to a run that is rolled back with its parent: who was given up by an operator
+/// has no deadline, and neither has what is below it.
+pub(super) struct FromAbove<'c> {
+    pub(super) deadline: Option<Deadline>,
+    pub(super) context: &'c Context,
+}
+
 /// Asks a run whose parent is rolled back to undo what it did.
-pub(super) fn ask(rows: &mut Rows, id: RunId, now: Timestamp) -> Asked {
+pub(super) fn ask(rows: &mut Rows, id: RunId, above: &FromAbove<'_>, now: Timestamp) -> Asked {
     let Some(row) = rows.run(id) else {
         return Asked::Nothing;
     };
@@ -28,13 +36,13 @@ pub(super) fn ask(rows: &mut Rows, id: RunId, now: Timestamp) -> Asked {
             Asked::Nothing
         }
         (RunState::Completed, _) => {
-            begin(rows, id, Why::Asked, Told::Nobody, now);
+            begin_below(rows, id, above, now);
             Asked::Underway
         }
         // An operator was quicker; it may also be parked on its way.
         (_, UndoMark::Underway) => Asked::Underway,
         (RunState::RolledBack, _) if mutant::on(Mutant::RolledBackTwice) => {
-            begin(rows, id, Why::Asked, Told::Nobody, now);
+            begin_below(rows, id, above, now);
             Asked::Underway
         }
         (RunState::RollbackFailed, UndoMark::Possible) => Asked::HasFailed,
@@ -92,8 +100,28 @@ pub(super) fn accept(accept: &Accept, rows: &mut Rows, now: Timestamp) -> Result
     Ok(Reply::Accepted)
 }
 
-/// The run enters its rollback: whoever claims it next finds that in its journal.
+/// The run is rolled back with its parent.
+fn begin_below(rows: &mut Rows, id: RunId, above: &FromAbove<'_>, now: Timestamp) {
+    let own = rows.run(id).expect("found").deadlines;
+    let of = |rollback| Deadlines {
+        forward: None,
+        rollback,
+    };
+    let due = above.deadline.map(|due| of(Some(due)).and(own).rollback);
+    enter(rows, id, (Why::Asked, Told::Nobody), above.context, now);
+    let row = rows.run_mut(id).expect("found");
+    row.deadlines.rollback = due.flatten();
+}
+
+/// The run is rolled back because an operator wants that, however late it is.
 fn begin(rows: &mut Rows, id: RunId, why: Why, told: Told, now: Timestamp) {
+    enter(rows, id, (why, told), &Context::default(), now);
+    let row = rows.run_mut(id).expect("found");
+    row.deadlines.rollback = None;
+}
+
+/// The run enters its rollback: whoever claims it next finds that in its journal.
+fn enter(rows: &mut Rows, id: RunId, (why, told): (Why, Told), context: &Context, now: Timestamp) {
     let row = rows.run_mut(id).expect("found");
     let was = row.outcome.take().filter(|_| row.state.has_ended());
     row.state = RunState::Waiting;
@@ -103,7 +131,9 @@ fn begin(rows: &mut Rows, id: RunId, why: Why, told: Told, now: Timestamp) {
     row.suspect = false;
     row.holder = None;
     row.news_at = Some(now);
-    append(rows, id, &[Entry::RollingBack { why, was }], now);
+    let context = context.clone();
+    let entry = Entry::RollingBack { why, was, context };
+    append(rows, id, &[entry], now);
     let row = rows.run_mut(id).expect("found");
     row.settle(now);
     let lane = row.lane;
@@ -116,7 +146,9 @@ fn nothing_to_undo(rows: &mut Rows, id: RunId, now: Timestamp) {
     let was = row.outcome.replace(Outcome::Failure(Box::new(undone())));
     row.state = RunState::RolledBack;
     let (why, state) = (Why::Asked, RunState::RolledBack);
-    let entries = [Entry::RollingBack { why, was }, Entry::Ended { state }];
+    let context = Context::default();
+    let rolling_back = Entry::RollingBack { why, was, context };
+    let entries = [rolling_back, Entry::Ended { state }];
     append(rows, id, &entries, now);
     let row = rows.run_mut(id).expect("found");
     row.settle(now);

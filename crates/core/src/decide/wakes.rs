@@ -50,6 +50,7 @@ pub(super) fn grant(rows: &mut Rows, id: RunId, claimant: Claimant, now: Timesta
         parent: row.parent,
         key: row.key.clone(),
         cancel: row.cancel,
+        deadlines: row.deadlines,
         suspect: row.suspect,
         inbox: Vec::new(),
         at: now,

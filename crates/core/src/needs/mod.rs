@@ -451,7 +451,7 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
                 })
             }));
         }
-        Caused::RollBack(_, scope) | Caused::Cancel(scope) => {
+        Caused::RollBack(_, scope, _) | Caused::Cancel(scope) => {
             of_scope(round, *scope, rows, stage, out);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Payload;
+use crate::{Context, Deadline, Deadlines, Name, Payload, RunId, Timestamp};
 
 /// A source of numbers: the same seed gives the same numbers.
 #[derive(Clone, Debug)]
@@ -56,6 +56,26 @@ impl Draw {
 
     pub(super) fn lease(&mut self) -> Duration {
         Duration::from_secs(*self.pick(&[5, 30, 30, 5000]))
+    }
+
+    /// Seldom any.
+    pub(super) fn deadlines(&mut self, now: Timestamp) -> Deadlines {
+        let mut one = || {
+            let at = now.after(self.span());
+            let set_by = RunId::from_bytes([7; 16]);
+            self.one_in(8).then_some(Deadline { at, set_by })
+        };
+        let (forward, rollback) = (one(), one());
+        Deadlines { forward, rollback }
+    }
+
+    /// Mostly none.
+    pub(super) fn context(&mut self) -> Context {
+        let mut context = Context::default();
+        if self.one_in(8) {
+            context.set(Name::constant("who"), self.patch());
+        }
+        context
     }
 
     pub(super) fn patch(&mut self) -> Payload {

@@ -168,6 +168,8 @@ impl Maker<'_> {
             priority: [0, 0, 0, -1, 5][draw.below(5) as usize],
             at: draw.one_in(6).then_some(at),
             parent: None,
+            deadlines: draw.deadlines(self.now),
+            context: draw.context(),
             claimant: None,
             first: None,
             signal: None,
@@ -346,6 +348,8 @@ impl Maker<'_> {
             topic: draw.pick(&PLAIN).clone(),
             payload: payload(draw.below(2)),
             window: draw.one_in(4).then(|| draw.span()),
+            deadlines: draw.deadlines(self.now),
+            context: draw.context(),
         }
     }
 

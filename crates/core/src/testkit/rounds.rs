@@ -96,7 +96,7 @@ impl Maker<'_> {
                     Caused::Watch(call, namespace, target)
                 }
                 5 => Caused::Cancel(self.scope(row, draw)),
-                6 => Caused::RollBack(call, self.scope(row, draw)),
+                6 => Caused::RollBack(call, self.scope(row, draw), draw.context()),
                 10 => match self.scope(row, draw) {
                     Scope::Call { call, .. } => Caused::Close(call),
                     Scope::Child(_) => Caused::Close(call),
@@ -239,6 +239,7 @@ fn leave(round: &mut Round, row: &RunRow, draw: &mut Draw) {
                 version: 1,
                 input: Payload::null(),
                 unsettled: None,
+                context: draw.context(),
             };
             let version = draw.one_in(2).then(|| 1 + draw.below(2) as u32);
             Then::ContinueAsNew(encode_entries(&[started]), version)

@@ -120,22 +120,22 @@ fn a_step_is_let_in_by_the_same_rules_as_its_round() {
     let mut world = World::new();
     let run = world.owned(A);
     let gone = world.new_id();
-    assert_eq!(may_step(&world.rows, run, A, 1), Ok(()));
+    assert_eq!(may_step(&world.rows, run, (A, 1), world.now), Ok(()));
     assert!(matches!(
-        may_step(&world.rows, run, A, 2),
+        may_step(&world.rows, run, (A, 2), world.now),
         Err(Refusal::Fenced { .. })
     ));
     assert!(matches!(
-        may_step(&world.rows, run, B, 1),
+        may_step(&world.rows, run, (B, 1), world.now),
         Err(Refusal::Fenced { .. })
     ));
     assert_eq!(
-        may_step(&world.rows, gone, A, 1),
+        may_step(&world.rows, gone, (A, 1), world.now),
         Err(Refusal::UnknownRun { run: gone })
     );
     world.cancel(run);
     assert_eq!(
-        may_step(&world.rows, run, A, 1),
+        may_step(&world.rows, run, (A, 1), world.now),
         Err(Refusal::CancelRequested { run })
     );
 }

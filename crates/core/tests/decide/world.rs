@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use roundel_core::check::{self, OfferRecord, RunRecord};
 use roundel_core::{
-    Call, Claim, Claimant, Claimed, Committed, Consumed, Entry, GateId, JournalRow, KeyId, KeyRow,
-    Lane, LaneId, LatchId, LatchRow, MailId, MailRow, Name, Need, Offer, OfferId, OfferRow, Op,
-    OpenWait, Outcome, Parent, Payload, Policy, PublicationId, PublicationRow, Refusal, Register,
-    Release, Renew, Reply, Round, Rows, RunId, RunRow, RunState, Sent, Signal, Stage, Start,
-    Started, StateRow, SubscriptionId, SubscriptionRow, Target, Then, Timestamp, WaitId, WaitRow,
-    WorkerId, WorkerRow, decide, encode_entries, needs,
+    Call, Claim, Claimant, Claimed, Committed, Consumed, Context, Deadlines, Entry, GateId,
+    JournalRow, KeyId, KeyRow, Lane, LaneId, LatchId, LatchRow, MailId, MailRow, Name, Need, Offer,
+    OfferId, OfferRow, Op, OpenWait, Outcome, Parent, Payload, Policy, PublicationId,
+    PublicationRow, Refusal, Register, Release, Renew, Reply, Round, Rows, RunId, RunRow, RunState,
+    Sent, Signal, Stage, Start, Started, StateRow, SubscriptionId, SubscriptionRow, Target, Then,
+    Timestamp, WaitId, WaitRow, WorkerId, WorkerRow, decide, encode_entries, needs,
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -240,6 +240,8 @@ impl World {
             priority: 0,
             at: None,
             parent: None,
+            deadlines: Deadlines::default(),
+            context: Context::default(),
             claimant: None,
             first: None,
             signal: None,
@@ -585,6 +587,7 @@ pub(crate) fn continuing(round: Round, version: Option<u32>) -> Round {
         version: version.unwrap_or(1),
         input: value(2),
         unsettled: None,
+        context: Context::default(),
     };
     let mut round = recording(round, &[Entry::Continued]);
     round.then = Then::ContinueAsNew(encode_entries(&[started]), version);

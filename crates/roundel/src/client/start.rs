@@ -6,14 +6,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{Lane, Name, Op, Reply, Signal as SignalOp, Start, Started, Target, Timestamp};
+use roundel_core::{
+    Deadlines, Lane, Name, Op, Reply, Signal as SignalOp, Start, Started, Target, Timestamp,
+};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{Boxed, Client, Handle, Inner};
-use crate::cx::encode;
+use crate::cx::{Times, encode, one_value};
 use crate::worker::{Port, Worker};
-use crate::{Error, Signal};
+use crate::{By, Error, Key, Signal};
 
 /// A start, to be awaited.
 #[must_use = "it does nothing unless awaited"]
@@ -68,6 +70,57 @@ impl<O> StartRun<O> {
     pub fn at(self, at: Timestamp) -> Self {
         self.with(|start| {
             start.at = Some(at);
+            Ok(())
+        })
+    }
+
+    /// The run must have ended by then, forward and back: [`forward_deadline`] and
+    /// [`rollback_deadline`] in one. Who misses it has no time left to undo what it did: give an
+    /// earlier [`forward_deadline`] too, if that matters.
+    ///
+    /// [`forward_deadline`]: Self::forward_deadline
+    /// [`rollback_deadline`]: Self::rollback_deadline
+    pub fn deadline(self, by: impl Into<By>) -> Self {
+        let by = by.into();
+        self.forward_deadline(by).rollback_deadline(by)
+    }
+
+    /// The run must have completed by then, or it rolls back, with a failure of the code
+    /// `deadline`. All below has the same deadline, or an earlier one.
+    pub fn forward_deadline(self, by: impl Into<By>) -> Self {
+        let times = Times {
+            forward: Some(by.into()),
+            rollback: None,
+        };
+        self.times(times)
+    }
+
+    /// If the run rolls back, that must be done by then, or the rollback has failed.
+    pub fn rollback_deadline(self, by: impl Into<By>) -> Self {
+        let times = Times {
+            forward: None,
+            rollback: Some(by.into()),
+        };
+        self.times(times)
+    }
+
+    fn times(self, times: Times) -> Self {
+        let now = self.client.inner.post.store().now();
+        self.with(|start| {
+            let set = times.set(start.run, now);
+            start.deadlines = Deadlines {
+                forward: set.forward.or(start.deadlines.forward),
+                rollback: set.rollback.or(start.deadlines.rollback),
+            };
+            Ok(())
+        })
+    }
+
+    /// With this value in its context, which flows down to all that it sets off.
+    pub fn context<T: Serialize>(self, key: Key<T>, value: &T) -> Self {
+        let value = one_value(&key, value).map_err(Error::from);
+        self.with(|start| {
+            start.context.take(&value?);
             Ok(())
         })
     }

@@ -18,6 +18,8 @@ impl Client {
             id: PublicationId(new_run().0),
             topic,
             payload,
+            deadlines: roundel_core::Deadlines::default(),
+            context: roundel_core::Context::default(),
             window: None,
         };
         match self.inner.op(Op::Publish(publish)).await? {

@@ -7,20 +7,22 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use roundel_core::{
-    Call, Failure, Name, Offer, Payload, RunId, Sent, Signal as SignalOp, Start, Timestamp,
+    Call, Context as Flowing, Deadlines, Failure, Name, Offer, Payload, RunId, Sent,
+    Signal as SignalOp, Start, Timestamp,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::shared::{Asked, CallGuard};
-use super::{Cx, decode_outcome, encode, name};
+use super::{Cx, Times, deadlines, decode_outcome, encode, name, one_value};
 use crate::ids::new_run;
-use crate::{Signal, To, Workflow};
+use crate::{Key, Signal, To, Workflow};
 
 /// A child run, waited for.
 #[must_use = "it does nothing unless awaited"]
 pub struct Child<O> {
     start: Result<Box<Start>, Failure>,
+    times: Times,
     guard: CallGuard,
     value: PhantomData<fn() -> O>,
 }
@@ -67,6 +69,7 @@ impl Cx {
         let start = self.start_of(&workflow, input);
         Child {
             start,
+            times: Times::default(),
             guard: CallGuard::new(&self.shared),
             value: PhantomData,
         }
@@ -170,6 +173,8 @@ pub(crate) fn new_start(
         priority: 0,
         at: None,
         parent: None,
+        deadlines: Deadlines::default(),
+        context: Flowing::default(),
         claimant: None,
         first: None,
         signal: None,
@@ -186,6 +191,17 @@ fn with_key(
 }
 
 impl<O> Child<O> {
+    deadlines!();
+
+    /// With this value in its context, beside those that this run has.
+    pub fn context<T: Serialize>(mut self, key: Key<T>, value: &T) -> Self {
+        self.start = self.start.and_then(|mut start| {
+            start.context.take(&one_value(&key, value)?);
+            Ok(start)
+        });
+        self
+    }
+
     /// Under an id of the user's own. One that is in use fails the call at once.
     pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         let start = std::mem::replace(&mut self.start, Err(Failure::permanent("moved")));
@@ -226,7 +242,7 @@ impl<O: DeserializeOwned> Future for Child<O> {
                 workflow: start.workflow.clone(),
                 run: start.run,
             };
-            (what, Asked::Child(start.clone()))
+            (what, Asked::Child(start.clone(), this.times))
         };
         this.guard.poll(context, asked).map(decode_outcome)
     }

@@ -42,6 +42,10 @@ impl Attempt {
         key_of(&self.shared, (self.shared.info.execution, self.call))
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Counted from 1.
     #[must_use]
     pub fn number(&self) -> u32 {

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
 
-use roundel_core::Failure;
+use roundel_core::{Failure, Publish};
 use serde::Serialize;
 
 use super::publication;
@@ -40,14 +40,20 @@ pub(super) fn is_misplaced(shared: &Arc<Shared>) -> bool {
 
 /// Adds to what the step that runs on this thread publishes.
 pub(crate) fn emit<T: Serialize>(topic: Topic<T>, value: &T) -> Result<(), Failure> {
-    let step = STEP.with_borrow(Clone::clone);
-    let Some(shared) = step else {
-        let message = "publish inside a step, on the thread that it was called on";
-        return Err(Failure::permanent(message).with_code("misplaced_call"));
-    };
+    let shared = step("publish")?;
     let publish = publication(shared.info.namespace.clone(), topic, value)?;
-    shared.lock().emitted.push(publish);
+    let mut inner = shared.lock();
+    let context = inner.whole_context();
+    inner.emitted.push(Publish { context, ..publish });
     Ok(())
+}
+
+/// The run whose step runs on this thread, in which this may be done.
+pub(super) fn step(what: &str) -> Result<Arc<Shared>, Failure> {
+    STEP.with_borrow(Clone::clone).ok_or_else(|| {
+        let message = format!("{what} inside a step, on the thread that it was called on");
+        Failure::permanent(message).with_code("misplaced_call")
+    })
 }
 
 /// Polls the closure of a step of this run, in which it may publish.

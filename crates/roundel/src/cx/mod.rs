@@ -4,6 +4,7 @@
 //! must do the same each time: no clocks, no randomness, no I/O of its own.
 
 mod causes;
+mod context;
 mod effect;
 mod inside;
 mod records;
@@ -11,6 +12,7 @@ mod resource;
 mod scopes;
 pub(crate) mod shared;
 mod step;
+mod times;
 mod undo;
 mod waits;
 
@@ -25,6 +27,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use causes::new_start;
 pub use causes::{Child, SendSignal, Spawn};
+pub(crate) use context::one as one_value;
 pub(crate) use effect::panicked;
 pub use effect::{Attempt, Effect};
 pub(crate) use inside::emit;
@@ -34,6 +37,8 @@ pub use resource::Resource;
 pub use scopes::{Children, Ended, Publish, child_failures};
 pub(crate) use scopes::{ends_value, publication, scope_result};
 pub use step::Step;
+pub use times::By;
+pub(crate) use times::{Times, deadlines};
 pub use undo::{Begun, Undoing};
 pub(crate) use undo::{Handler as UndoHandler, NamedUndos};
 pub use waits::{Sleep, Wait, WaitForRun};

@@ -48,7 +48,7 @@ impl<T> std::fmt::Debug for Recorded<T> {
 impl<T> Unpin for Recorded<T> {}
 
 impl Cx {
-    fn recorded<T>(&self, asked: Result<(Call, Asked), Failure>) -> Recorded<T> {
+    pub(super) fn recorded<T>(&self, asked: Result<(Call, Asked), Failure>) -> Recorded<T> {
         Recorded {
             asked,
             guard: CallGuard::new(&self.shared),

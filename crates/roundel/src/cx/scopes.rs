@@ -7,17 +7,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use roundel_core::{
-    Call, Failure, Name, Outcome, Payload, PublicationId, Publish as PublishOp, RunId, RunState,
-    Scope, ScopeEnd, Start,
+    Call, Context as Flowing, Deadlines, Failure, Name, Outcome, Payload, PublicationId,
+    Publish as PublishOp, RunId, RunState, Scope, ScopeEnd, Start,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::shared::{Asked, CallGuard};
-use super::{Cx, decode, decode_outcome, encode};
+use super::{Cx, Times, deadlines, decode, decode_outcome, encode, one_value};
 use crate::ids::new_run;
 use crate::live::Of;
-use crate::{Topic, Workflow};
+use crate::{Key, Topic, Workflow};
 
 /// How a run that was set off has ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,6 +115,7 @@ pub(crate) fn scope_result(what: &Call, ends: &[ScopeEnd], failed_of: u32) -> Re
 #[must_use = "it does nothing unless awaited"]
 pub struct Publish {
     publish: Result<Box<PublishOp>, Failure>,
+    times: Times,
     guard: CallGuard,
 }
 
@@ -128,6 +129,7 @@ impl std::fmt::Debug for Publish {
 #[must_use = "it does nothing unless awaited"]
 pub struct Children<O> {
     starts: Result<(Name, Vec<Start>), Failure>,
+    times: Times,
     guard: CallGuard,
     value: PhantomData<fn() -> O>,
 }
@@ -151,6 +153,8 @@ pub(crate) fn publication<T: Serialize>(
         topic: topic.name(),
         payload: encode(value)?,
         window: topic.open_for(),
+        deadlines: Deadlines::default(),
+        context: Flowing::default(),
     })
 }
 
@@ -164,6 +168,7 @@ impl Cx {
         let namespace = self.shared.info.namespace.clone();
         Publish {
             publish: publication(namespace, topic, value).map(Box::new),
+            times: Times::default(),
             guard: CallGuard::new(&self.shared),
         }
     }
@@ -180,6 +185,7 @@ impl Cx {
         let starts = starts.collect::<Result<Vec<Start>, Failure>>();
         Children {
             starts: starts.map(|starts| (workflow.name(), starts)),
+            times: Times::default(),
             guard: CallGuard::new(&self.shared),
             value: PhantomData,
         }
@@ -210,6 +216,35 @@ impl Cx {
     }
 }
 
+impl Publish {
+    deadlines!();
+
+    /// With this value in the context of those that hear it, beside those that this run has.
+    pub fn context<T: Serialize>(mut self, key: Key<T>, value: &T) -> Self {
+        self.publish = self.publish.and_then(|mut publish| {
+            publish.context.take(&one_value(&key, value)?);
+            Ok(publish)
+        });
+        self
+    }
+}
+
+impl<O> Children<O> {
+    deadlines!();
+
+    /// With this value in the context of each, beside those that this run has.
+    pub fn context<T: Serialize>(mut self, key: Key<T>, value: &T) -> Self {
+        self.starts = self.starts.and_then(|(workflow, mut starts)| {
+            let value = one_value(&key, value)?;
+            for start in &mut starts {
+                start.context.take(&value);
+            }
+            Ok((workflow, starts))
+        });
+        self
+    }
+}
+
 impl Future for Publish {
     type Output = Result<Vec<Ended>, Failure>;
 
@@ -223,7 +258,7 @@ impl Future for Publish {
             let (topic, window) = (publish.topic.clone(), publish.window);
             (
                 Call::Publish { topic, window },
-                Asked::Publish(publish.clone()),
+                Asked::Publish(publish.clone(), this.times),
             )
         };
         let polled = this.guard.poll(context, asked);
@@ -242,7 +277,8 @@ impl<O: DeserializeOwned> Future for Children<O> {
         };
         let asked = || {
             let workflow = workflow.clone();
-            (Call::Children { workflow }, Asked::Children(starts.clone()))
+            let asked = Asked::Children(starts.clone(), this.times);
+            (Call::Children { workflow }, asked)
         };
         let polled = this.guard.poll(context, asked);
         polled.map(|outcome| {

@@ -5,16 +5,16 @@
 //! in replay. Dropping a future before its outcome notes that, and removes nothing else.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context as Polled, Poll, Waker};
 
 use roundel_core::{
-    Attempted, Call, Failure, Name, Offer, Outcome, Payload, Publish, Retry, RunId, Scope,
-    ScopeEnd, Signal, Start, StateChange, Target, Timestamp,
+    Attempted, Call, Context, Deadlines, Failure, Name, Offer, Outcome, Payload, Publish, Retry,
+    RunId, Scope, ScopeEnd, Signal, Start, StateChange, Target, Timestamp,
 };
 use roundel_store::Tx;
 use rustc_hash::FxHashMap;
 
-use super::inside;
+use super::{Times, inside};
 
 /// What is fixed about a run while its function runs.
 #[derive(Clone, Debug)]
@@ -27,6 +27,10 @@ pub struct RunInfo {
     pub execution: u32,
     pub key: Option<Name>,
     pub is_root: bool,
+    /// Until when it must have ended.
+    pub deadlines: Deadlines,
+    /// What flowed down to it.
+    pub context: Context,
 }
 
 pub(crate) struct Shared {
@@ -67,6 +71,10 @@ pub(crate) struct Inner {
     pub(crate) ended: Vec<ScopeEnd>,
     /// What the step came to whose call set them off, if it was a step.
     pub(crate) ended_step: Option<Payload>,
+    /// What flows down from here.
+    pub(crate) context: Context,
+    /// What the step at hand has set of it.
+    pub(crate) step_context: Context,
     /// The run was asked to end.
     pub(crate) cancelled: bool,
     cancel_wakers: Vec<Waker>,
@@ -116,14 +124,15 @@ pub(crate) enum Asked {
         within: Option<std::time::Duration>,
     },
     Watch(Target),
-    Child(Box<Start>),
-    Children(Vec<Start>),
-    Publish(Box<Publish>),
+    Child(Box<Start>, Times),
+    Children(Vec<Start>, Times),
+    Publish(Box<Publish>, Times),
     RollBack(Scope),
     Spawn(Box<Start>),
     Signal(Box<Signal>),
     Offer(Box<Offer>),
     Record(Payload),
+    SetContext(Context),
     Now,
     Change(StateChange),
     ReadState,
@@ -155,6 +164,7 @@ impl Shared {
     pub(crate) fn new(info: RunInfo, replaying: bool) -> Arc<Shared> {
         let inner = Inner {
             replaying,
+            context: info.context.clone(),
             ..Inner::default()
         };
         Arc::new(Shared {
@@ -291,7 +301,7 @@ impl Inner {
         self.cancel_wakers.drain(..).for_each(Waker::wake);
     }
 
-    pub(crate) fn poll_cancelled(&mut self, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_cancelled(&mut self, context: &Polled<'_>) -> Poll<()> {
         if self.cancelled {
             return Poll::Ready(());
         }
@@ -317,7 +327,7 @@ impl CallGuard {
     /// Registers at the first poll; afterwards looks for the outcome.
     pub(crate) fn poll(
         &mut self,
-        context: &Context<'_>,
+        context: &Polled<'_>,
         ask: impl FnOnce() -> (Call, Asked),
     ) -> Poll<Outcome> {
         let mut inner = self.shared.lock();

@@ -41,7 +41,7 @@ impl LiveRun {
     }
 
     /// Does its journal say that it undoes what it did?
-    fn is_rolling_back(&self) -> bool {
+    pub(super) fn is_rolling_back(&self) -> bool {
         let enters = |(entry, _): &(Entry, Timestamp)| matches!(entry, Entry::RollingBack { .. });
         self.history.why.is_some() || self.replay.iter().any(enters)
     }
@@ -53,6 +53,10 @@ impl LiveRun {
         journal: Journal,
         (claimed, driver): (Claimed, Driver),
     ) -> LiveRun {
+        let info = RunInfo {
+            context: journal.context,
+            ..info
+        };
         let nothing: super::Handler = std::sync::Arc::new(|_, _| Box::pin(std::future::pending()));
         let mut live = LiveRun::new(info, &nothing, Payload::null(), driver);
         live = live.with_unsettled(journal.unsettled);
@@ -105,6 +109,8 @@ impl LiveRun {
             Entry::Dropped { call } => {
                 self.waits.remove(&call);
             }
+            Entry::ContextSet { context } => self.shared.lock().context.take(&context),
+            Entry::DeadlineMissed { deadline } => self.missed = Some(deadline),
             _ => {}
         }
     }
@@ -124,7 +130,10 @@ impl LiveRun {
         }
         self.timers.clear();
         if !seen {
-            self.draft.push(Entry::CancelSeen);
+            self.draft.push(match self.missed {
+                Some(deadline) => Entry::DeadlineMissed { deadline },
+                None => Entry::CancelSeen,
+            });
             self.draft.cancel_seen = true;
             if let Some(cancelling) = &mut self.cancelling {
                 cancelling.seen = true;
@@ -139,8 +148,12 @@ impl LiveRun {
             return self.end_children();
         }
         if self.has_something_to_undo() {
-            self.roll_back(Why::Cancelled);
+            let late = self.missed_failure();
+            self.roll_back(late.map_or(Why::Cancelled, |late| Why::Failed(Box::new(late))));
             return self.turn(now);
+        }
+        if let Some(late) = self.missed_failure() {
+            return self.end(RunState::Failed, Outcome::Failure(Box::new(late)));
         }
         let failure =
             Failure::new(Class::Cancelled, "the run was cancelled").with_code("cancelled");

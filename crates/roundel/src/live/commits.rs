@@ -2,9 +2,10 @@
 
 use std::task::Wake;
 
-use roundel_core::{Committed, Entry, Round, Then};
+use roundel_core::{Committed, Entry, Payload, Round, Then};
 
 use super::{Due, LiveRun, Turn};
+use crate::cx::shared::RunInfo;
 
 impl LiveRun {
     /// The round that the draft has become.
@@ -50,7 +51,11 @@ impl LiveRun {
         for call in draft.starts {
             self.start_attempt(call, committed.at);
         }
-        if let Some((call, entry)) = self.step_entry.take() {
+        if let Some((call, set, entry)) = self.step_entry.take() {
+            if let Some(context) = set {
+                self.shared.lock().context.take(&context);
+                self.note_committed(&[Entry::ContextSet { context }]);
+            }
             self.note_committed(std::slice::from_ref(&entry));
             self.step_done(call, entry, committed.at);
         }
@@ -59,6 +64,33 @@ impl LiveRun {
         }
         self.flag.wake_by_ref();
         committed.kept
+    }
+
+    /// The input of the next execution, once the round that ends this one is committed.
+    pub(crate) fn continue_input(&self) -> Option<Payload> {
+        self.draft.anew.as_ref().map(|(input, _)| input.clone())
+    }
+
+    /// The next execution of a run that was committed as beginning anew.
+    pub(crate) fn after_continue(mut self, before: &LiveRun, committed: Committed) -> LiveRun {
+        self.epoch = committed.epoch;
+        self.parent = before.parent;
+        self.earlier.unsettled = before.draft.anew.as_ref().and_then(|(_, first)| *first);
+        self.inbox.extend(committed.inbox);
+        if committed.cancel {
+            self.cancel(committed.at, false);
+        }
+        self
+    }
+
+    /// What is fixed about the next execution.
+    pub(crate) fn next_info(&self) -> RunInfo {
+        let info = self.shared.info.clone();
+        RunInfo {
+            execution: info.execution + 1,
+            context: self.shared.lock().context.clone(),
+            ..info
+        }
     }
 
     /// These entries are in the journal now.

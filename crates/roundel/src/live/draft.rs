@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use roundel_core::{
-    Call, Caused, Class, Consumed, Entry, Failure, GateId, Name, OpenWait, Outcome, Parent,
-    Payload, Round, RunId, Scope, Start, StateChange, Timestamp, UndoMark, encode_entries, limits,
+    Call, Caused, Class, Consumed, Deadlines, Entry, Failure, GateId, Name, OpenWait, Outcome,
+    Parent, Payload, Round, RunId, Scope, Start, StateChange, Timestamp, UndoMark, encode_entries,
+    limits,
 };
 
 use super::{Due, LiveRun};
+use crate::cx::Times;
 use crate::cx::shared::{Asked, Phase, RunInfo, Slot, Span};
 
 #[derive(Default)]
@@ -116,6 +118,9 @@ impl LiveRun {
     /// Takes calls that were made since the last round into the draft. Returns whether one of them
     /// is already done, so that the function goes on first.
     pub(super) fn record_fresh(&mut self, now: Timestamp) -> bool {
+        if self.refuse_late(now) {
+            return true;
+        }
         loop {
             let mut inner = self.shared.lock();
             if inner.fresh.is_empty() {
@@ -136,6 +141,11 @@ impl LiveRun {
                     continue;
                 }
                 Asked::Record(value) => value,
+                Asked::SetContext(context) => {
+                    inner.context.take(&context);
+                    self.draft.push(Entry::ContextSet { context });
+                    Payload::null()
+                }
                 Asked::Now => Payload::encode(&now).expect("a number has a JSON form"),
                 Asked::Change(change) => {
                     self.draft.state.push(change);
@@ -190,17 +200,11 @@ impl LiveRun {
                     .caused
                     .push(Caused::Watch(call, info.namespace, target));
             }
-            Asked::Child(mut start) => {
-                start.parent = Some(Parent {
-                    run: info.run,
-                    execution: info.execution,
-                    call,
-                });
-                self.draft.children.push((call, start.run));
-                self.draft.caused.push(Caused::Child(call, start));
-            }
-            Asked::Children(starts) => self.begin_children(call, starts),
-            Asked::Publish(publish) => {
+            Asked::Child(start, times) => self.begin_child(call, start, times, now),
+            Asked::Children(starts, times) => self.begin_children(call, starts, times, now),
+            Asked::Publish(mut publish, times) => {
+                publish.deadlines = self.deadlines_below(times, now);
+                publish.context = self.context_below(&publish.context);
                 if let Some(window) = publish.window {
                     self.timers
                         .insert((now.after(window), call, Due::WindowCloses));
@@ -208,7 +212,11 @@ impl LiveRun {
                 self.draft.scopes.push(call);
                 self.draft.caused.push(Caused::Publish(call, publish));
             }
-            Asked::RollBack(scope) => self.draft.caused.push(Caused::RollBack(call, scope)),
+            Asked::RollBack(scope) => {
+                let context = self.shared.lock().context.clone();
+                let caused = Caused::RollBack(call, scope, context);
+                self.draft.caused.push(caused);
+            }
             Asked::Spawn(start) => self.draft.caused.push(Caused::Spawn(call, start)),
             Asked::Signal(mut signal) => {
                 signal.claimant = Some(self.claimant());
@@ -221,6 +229,7 @@ impl LiveRun {
             Asked::Step(_)
             | Asked::ReadState
             | Asked::Record(_)
+            | Asked::SetContext(_)
             | Asked::Now
             | Asked::Change(_) => {
                 unreachable!("recorded when done")
@@ -253,18 +262,35 @@ impl LiveRun {
         });
     }
 
-    fn begin_children(&mut self, call: u32, mut starts: Vec<Start>) {
-        let info = &self.shared.info;
-        let (run, execution) = (info.run, info.execution);
-        for start in &mut starts {
-            start.parent = Some(Parent {
-                run,
-                execution,
-                call,
-            });
-        }
+    fn begin_child(&mut self, call: u32, start: Box<Start>, times: Times, now: Timestamp) {
+        let deadlines = self.deadlines_below(times, now);
+        let start = Box::new(self.below(call, *start, deadlines));
+        self.draft.children.push((call, start.run));
+        self.draft.caused.push(Caused::Child(call, start));
+    }
+
+    fn begin_children(&mut self, call: u32, starts: Vec<Start>, times: Times, now: Timestamp) {
+        let deadlines = self.deadlines_below(times, now);
+        let starts = starts.into_iter();
+        let starts = starts.map(|start| self.below(call, start, deadlines));
+        let starts = starts.collect();
         self.draft.scopes.push(call);
         self.draft.caused.push(Caused::Children(call, starts));
+    }
+
+    /// A child of this call, with what flows down to it.
+    fn below(&self, call: u32, start: Start, deadlines: Deadlines) -> Start {
+        let info = &self.shared.info;
+        Start {
+            parent: Some(Parent {
+                run: info.run,
+                execution: info.execution,
+                call,
+            }),
+            deadlines,
+            context: self.context_below(&start.context),
+            ..start
+        }
     }
 
     /// Calls that the function let go of: their waits close, their children are asked to end.
@@ -391,7 +417,8 @@ impl LiveRun {
                 self.timers.retain(|(_, of, _)| *of != call);
                 self.complete(call, Outcome::Failure(Box::new(failure)));
             }
-            Due::AttemptEnds => {}
+            // Taken up before anything else.
+            Due::AttemptEnds | Due::Deadline => {}
         }
         true
     }
@@ -403,7 +430,7 @@ impl LiveRun {
             Due::WaitEnds => self.draft.opened.iter().any(|open| open.call == call),
             Due::Retry => !self.draft.entries.is_empty(),
             Due::WindowCloses => self.draft.scopes.contains(&call),
-            Due::Sleep | Due::AttemptEnds | Due::CallEnds => false,
+            Due::Sleep | Due::AttemptEnds | Due::CallEnds | Due::Deadline => false,
         }
     }
 
@@ -425,6 +452,7 @@ fn size(entry: &Entry) -> usize {
             Outcome::Failure(of) => failure(of),
         },
         Entry::Attempted { failure: of, .. } => failure(of),
+        Entry::ContextSet { context } => context.size(),
         _ => 0,
     };
     payload + 128

@@ -46,6 +46,7 @@ impl LiveRun {
             version: anew.version.unwrap_or(info.version),
             input: anew.input.clone(),
             unsettled,
+            context: self.shared.lock().context.clone(),
         };
         if anew.settled {
             self.draft.undo = Some(UndoMark::Nothing);
@@ -111,6 +112,7 @@ impl LiveRun {
         }
         let mut info = self.shared.info.clone();
         (info.execution, info.version) = (execution, journal.version);
+        info.context = journal.context;
         let Some(handler) = handler(&info.workflow, info.version) else {
             self.earlier.failed = Some(Failure::permanent(format!(
                 "execution {execution} of the run was of version {} of `{}`, which is not \

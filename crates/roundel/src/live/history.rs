@@ -102,7 +102,12 @@ impl History {
                 });
             }
             Entry::Attempted { call, .. } | Entry::Dropped { call } => self.seen(of(call)),
-            Entry::Started { .. } | Entry::CancelSeen | Entry::Continued | Entry::Ended { .. } => {}
+            Entry::Started { .. }
+            | Entry::CancelSeen
+            | Entry::DeadlineMissed { .. }
+            | Entry::ContextSet { .. }
+            | Entry::Continued
+            | Entry::Ended { .. } => {}
         }
     }
 

@@ -8,6 +8,7 @@
 mod attempts;
 mod cancel;
 mod commits;
+mod deadline;
 mod draft;
 mod earlier;
 mod finally;
@@ -23,13 +24,13 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context as Polled, Poll, Wake, Waker};
 use std::time::Duration;
 
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
-    Claimant, Claimed, Committed, Delivery, Entry, Failure, Name, Outcome, Payload, Round, RunId,
-    RunState, Scope, Then, Timestamp, Why, WorkerId,
+    Claimant, Claimed, Context, Deadline, Delivery, Entry, Failure, Name, Outcome, Payload, Round,
+    RunId, RunState, Scope, Then, Timestamp, Why, WorkerId,
 };
 use rustc_hash::FxHashSet;
 use serde::Serialize;
@@ -121,6 +122,8 @@ enum Due {
     CallEnds,
     /// Nobody joins any more what the call published.
     WindowCloses,
+    /// The run has lasted long enough.
+    Deadline,
 }
 
 pub(crate) struct LiveRun {
@@ -157,7 +160,10 @@ pub(crate) struct LiveRun {
     draft: Draft,
     returned: Option<Result<Payload, Failure>>,
     cancelling: Option<cancel::Cancelling>,
-    step_entry: Option<(u32, Entry)>,
+    /// The deadline that it has missed, if that is why it ends.
+    missed: Option<Deadline>,
+    /// The step whose round is on its way: what it set of the context, and what it came to.
+    step_entry: Option<(u32, Option<Context>, Entry)>,
 }
 
 impl std::fmt::Debug for LiveRun {
@@ -180,7 +186,7 @@ impl LiveRun {
             Ok(future) => (Some(future), None),
             Err(panic) => (None, Some(Err(crate::cx::panicked(panic.as_ref())))),
         };
-        LiveRun {
+        let mut live = LiveRun {
             shared,
             future,
             waker: Waker::from(flag.clone()),
@@ -206,8 +212,11 @@ impl LiveRun {
             draft: Draft::default(),
             returned,
             cancelling: None,
+            missed: None,
             step_entry: None,
-        }
+        };
+        live.set_deadline();
+        live
     }
 
     pub(crate) fn run(&self) -> RunId {
@@ -244,6 +253,9 @@ impl LiveRun {
     /// Brings the function as far as it goes.
     pub(crate) fn turn(&mut self, now: Timestamp) -> Turn {
         for _ in 0..POLLS {
+            if self.replay.is_empty() {
+                self.take_up_deadline(now);
+            }
             // What the journal says comes first: it tells what must be undone.
             if self.cancelling.is_some() && self.replay.is_empty() {
                 return self.cancel_turn(now);
@@ -280,7 +292,7 @@ impl LiveRun {
         if !self.flag.lower() {
             return false;
         }
-        let context = &mut Context::from_waker(&self.waker);
+        let context = &mut Polled::from_waker(&self.waker);
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         let result = match polled {
             Ok(Poll::Pending) => {
@@ -356,7 +368,9 @@ impl LiveRun {
             .retain(|call| self.shared.lock().calls.contains_key(call));
         if !self.steps.is_empty() {
             // No step of a run that was asked to end is let in before it is known to undo.
-            let asked = self.draft.entries.iter().any(rollback::is_cancelled);
+            let mut entries = self.draft.entries.iter();
+            let late = self.missed.is_some();
+            let asked = entries.any(|entry| rollback::is_asked_for(entry, late));
             return match asked {
                 true => self.commit(Then::Continue),
                 false => Turn::Step,
@@ -465,23 +479,6 @@ impl LiveRun {
         self.commit(Then::Park(Box::new(failure)))
     }
 
-    /// The input of the next execution, once the round that ends this one is committed.
-    pub(crate) fn continue_input(&self) -> Option<Payload> {
-        self.draft.anew.as_ref().map(|(input, _)| input.clone())
-    }
-
-    /// The next execution of a run that was committed as beginning anew.
-    pub(crate) fn after_continue(mut self, before: &LiveRun, committed: Committed) -> LiveRun {
-        self.epoch = committed.epoch;
-        self.parent = before.parent;
-        self.earlier.unsettled = before.draft.anew.as_ref().and_then(|(_, first)| *first);
-        self.inbox.extend(committed.inbox);
-        if committed.cancel {
-            self.cancel(committed.at, false);
-        }
-        self
-    }
-
     pub(crate) fn claimant(&self) -> Claimant {
         Claimant {
             worker: self.driver.worker,
@@ -493,5 +490,8 @@ impl LiveRun {
 impl Drop for LiveRun {
     fn drop(&mut self) {
         self.let_go();
+        // How calls are undone may well hold a `Cx`, and so what holds it.
+        let undos = std::mem::take(&mut self.shared.lock().undos);
+        drop(undos);
     }
 }

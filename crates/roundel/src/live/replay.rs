@@ -2,8 +2,8 @@
 
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
-    Attempted, Call, CancelMark, Claimed, Entry, Failure, JournalRow, Outcome, Payload, Timestamp,
-    decode_entries,
+    Attempted, Call, CancelMark, Claimed, Context, Entry, Failure, JournalRow, Outcome, Payload,
+    Timestamp, decode_entries,
 };
 
 use super::history::History;
@@ -15,6 +15,7 @@ pub(crate) struct Journal {
     pub(crate) input: Payload,
     pub(crate) version: u32,
     pub(crate) unsettled: Option<u32>,
+    pub(crate) context: Context,
     pub(crate) entries: Vec<(Entry, Timestamp)>,
 }
 
@@ -44,6 +45,7 @@ impl Journal {
                     input,
                     version,
                     unsettled,
+                    context,
                     ..
                 },
                 _,
@@ -51,6 +53,7 @@ impl Journal {
                 input,
                 version,
                 unsettled,
+                context,
                 entries: entries.collect(),
             }),
             _ => Err(broken("it does not begin with a start".into())),
@@ -79,6 +82,10 @@ impl LiveRun {
         journal: Journal,
         (claimed, driver): (Claimed, Driver),
     ) -> LiveRun {
+        let info = RunInfo {
+            context: journal.context,
+            ..info
+        };
         let mut live = LiveRun::new(info, handler, journal.input, driver);
         live = live.with_unsettled(journal.unsettled);
         live.head = claimed.head;
@@ -140,13 +147,23 @@ impl LiveRun {
                 ends,
                 failure,
             } => self.replay_settled(call, (ends, failure)),
-            Entry::RollingBack { .. } => {
+            Entry::RollingBack { context, .. } => {
+                self.shared.lock().context.take(&context);
                 self.waits.clear();
                 self.enter_rollback();
                 Ok(())
             }
             // A rollback reopens it.
             Entry::Ended { .. } if !self.replay.is_empty() => Ok(()),
+            Entry::DeadlineMissed { deadline } => {
+                self.missed = Some(deadline);
+                self.let_go();
+                Ok(())
+            }
+            Entry::ContextSet { context } => {
+                self.shared.lock().context.take(&context);
+                Ok(())
+            }
             // No user code ran after this.
             Entry::CancelSeen => {
                 self.let_go();

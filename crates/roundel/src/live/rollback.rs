@@ -5,7 +5,9 @@
 use std::task::Wake;
 
 use roundel_core::mutant::{self, Mutant};
-use roundel_core::{Class, Entry, Failure, Outcome, Payload, RunState, UndoMark, Why, undone};
+use roundel_core::{
+    Class, Context, Entry, Failure, Outcome, Payload, RunState, UndoMark, Why, undone,
+};
 
 use super::history::{History, Past, ROLLBACK_FAILED};
 use super::{LiveRun, Turn};
@@ -40,7 +42,8 @@ impl LiveRun {
     /// From now on it undoes what it did.
     pub(super) fn roll_back(&mut self, why: Why) {
         self.close_waits();
-        self.draft.push(Entry::RollingBack { why, was: None });
+        let (was, context) = (None, Context::default());
+        self.draft.push(Entry::RollingBack { why, was, context });
         self.draft.undo = Some(UndoMark::Underway);
         self.enter_rollback();
     }
@@ -57,6 +60,7 @@ impl LiveRun {
         self.returned = None;
         self.cancelling = None;
         self.rolling = Some(Rolling { started: false });
+        self.set_deadline();
         self.flag.wake_by_ref();
     }
 
@@ -142,10 +146,12 @@ impl LiveRun {
     }
 }
 
-/// Does the entry say that the run undoes what it did because it was cancelled?
-pub(super) fn is_cancelled(entry: &Entry) -> bool {
-    let why = Why::Cancelled;
-    *entry == Entry::RollingBack { why, was: None }
+/// Does the entry say that the run undoes what it did because it was asked to end, or is late?
+pub(super) fn is_asked_for(entry: &Entry, late: bool) -> bool {
+    match entry {
+        Entry::RollingBack { why, .. } => late || *why == Why::Cancelled,
+        _ => false,
+    }
 }
 
 /// Newest first: what a call set off, then the call itself.

@@ -1,8 +1,8 @@
 //! What calls set off together, as its end reaches the function.
 
 use roundel_core::{
-    Call, Caused, Consumed, Delivery, Entry, Failure, Outcome, Payload, Publish, RunState, Scope,
-    ScopeEnd, Source, Timestamp, limits,
+    Call, Caused, Consumed, Context, Delivery, Entry, Failure, Outcome, Payload, Publish, RunState,
+    Scope, ScopeEnd, Source, Timestamp, limits,
 };
 
 use super::history::ROLLBACK_FAILED;
@@ -81,7 +81,7 @@ impl LiveRun {
         let rolls_back = slot.is_some_and(|slot| matches!(slot.ask, Asked::RollBack(_)));
         let what = slot.map(|slot| (slot.what.clone(), slot.worked.clone()));
         let wanted = slot.map_or(0, |slot| match &slot.ask {
-            Asked::Children(starts) => starts.len(),
+            Asked::Children(starts, _) => starts.len(),
             _ => 0,
         });
         drop(inner);
@@ -245,6 +245,13 @@ impl LiveRun {
                     .insert((since.after(window), *call, Due::WindowCloses));
             }
         }
+    }
+
+    /// What flows down to what the run sets off, beside what the call adds.
+    pub(super) fn context_below(&self, added: &Context) -> Context {
+        let mut context = self.shared.lock().context.clone();
+        context.take(added);
+        context
     }
 
     /// The function let go of a call that set off runs: they are asked to end.

@@ -4,7 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 use std::task::Wake;
 
-use roundel_core::{Attempted, Entry, Failure, Outcome, Round, RunId, Then, Timestamp, WorkerId};
+use roundel_core::{
+    Attempted, Context, Entry, Failure, Outcome, Round, RunId, Then, Timestamp, WorkerId,
+};
 use roundel_store::{Clock, Tx, TxError, Work, Worked};
 
 use super::{Due, LiveRun};
@@ -53,6 +55,7 @@ impl LiveRun {
         let mut inner = self.shared.lock();
         inner.worked = None;
         inner.emitted.clear();
+        inner.step_context = Context::default();
         inner.in_step = Some((call, tx));
         if let Some(waker) = inner
             .calls
@@ -93,13 +96,25 @@ impl LiveRun {
             .judge(call, result, now)
             .expect("a step that ran is known");
         let (entry, emitted) = self.with_emitted(entry);
+        let set = std::mem::take(&mut self.shared.lock().step_context);
+        let happened = matches!(
+            entry,
+            Entry::Worked { .. }
+                | Entry::Did {
+                    outcome: Outcome::Value(_),
+                    ..
+                }
+        );
+        let set = Some(set).filter(|set| happened && !set.is_empty());
+        let (entries, caused) = (self.draft.entries.len(), self.draft.caused.len());
+        let said = set.clone().map(|context| Entry::ContextSet { context });
+        self.draft.entries.extend(said);
         self.draft.entries.push(entry.clone());
-        let before = self.draft.caused.len();
         self.draft.caused.extend(emitted);
         let round = self.round(Then::Continue);
-        self.draft.entries.pop();
-        self.draft.caused.truncate(before);
-        self.step_entry = Some((call, entry));
+        self.draft.entries.truncate(entries);
+        self.draft.caused.truncate(caused);
+        self.step_entry = Some((call, set, entry));
         round
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use roundel_core::{Entry, Failure, Outcome, RunRow, Why, decode_entries};
+use roundel_core::{Context, Entry, Failure, Outcome, RunRow, Why, decode_entries};
 use roundel_store::Dump;
 
 /// What happened in a run, in order, with the time since it was started.
@@ -178,6 +178,8 @@ impl fmt::Display for Timeline {
                     }
                 }
                 Entry::RollingBack { why, .. } => writeln!(f, "rolls back: {}", reason(why))?,
+                Entry::ContextSet { context } => writeln!(f, "set {}", keys(context))?,
+                Entry::DeadlineMissed { .. } => writeln!(f, "missed its deadline")?,
                 Entry::CancelSeen => writeln!(f, "asked to end")?,
                 Entry::Continued => writeln!(f, "begins anew")?,
                 Entry::Ended { state } => writeln!(f, "{}", state.as_str())?,
@@ -195,6 +197,12 @@ fn reason(why: &Why) -> String {
         Why::Retried => "an undo that failed is tried again".into(),
         Why::Skipped => "an undo that failed is left out".into(),
     }
+}
+
+/// What was set in the context.
+fn keys(context: &Context) -> String {
+    let keys: Vec<&str> = context.iter().map(|(key, _)| key.as_str()).collect();
+    format!("{} in its context", keys.join(", "))
 }
 
 fn ended(outcome: &Outcome) -> String {

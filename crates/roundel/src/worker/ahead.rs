@@ -154,6 +154,8 @@ impl Worker {
             execution: 1,
             key: birth.key,
             is_root: birth.is_root,
+            deadlines: birth.deadlines,
+            context: birth.context,
         };
         let driver = self.driver(port.flag.clone());
         Some(Box::new(LiveRun::new(info, handler, birth.input, driver)))

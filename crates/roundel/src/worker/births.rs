@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{Name, Payload, RunId, Start};
+use roundel_core::{Context, Deadlines, Name, Payload, RunId, Start};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
@@ -24,6 +24,8 @@ pub(super) struct Birth {
     pub(super) input: Payload,
     pub(super) key: Option<Name>,
     pub(super) is_root: bool,
+    pub(super) deadlines: Deadlines,
+    pub(super) context: Context,
 }
 
 #[derive(Default)]
@@ -97,11 +99,13 @@ impl Birth {
             input: start.input.clone(),
             key: start.key.clone(),
             is_root: start.parent.is_none(),
+            deadlines: start.deadlines,
+            context: start.context.clone(),
         }
     }
 
     fn cost(&self) -> usize {
-        self.input.size() + EACH
+        self.input.size() + self.context.size() + EACH
     }
 }
 
@@ -127,6 +131,8 @@ mod tests {
             priority: 0,
             at: None,
             parent: None,
+            deadlines: Deadlines::default(),
+            context: Context::default(),
             claimant: None,
             first: None,
             signal: None,

@@ -240,8 +240,7 @@ impl Worker {
         let input = live
             .continue_input()
             .expect("a run that begins anew has an input");
-        let mut info: RunInfo = live.shared.info.clone();
-        info.execution += 1;
+        let info: RunInfo = live.next_info();
         let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
         let next = LiveRun::new(info, handler, input, self.driver(port.flag.clone()));
         Some(next.after_continue(live, committed))
@@ -253,6 +252,10 @@ impl Worker {
         match error {
             Error::Refused(Refusal::CancelRequested { .. }) => {
                 live.cancel(self.store().now(), false);
+                return After::Mine(live);
+            }
+            Error::Refused(Refusal::DeadlineMissed { .. }) => {
+                live.deadline_missed(self.store().now());
                 return After::Mine(live);
             }
             Error::Refused(Refusal::Fenced { .. } | Refusal::UnknownRun { .. }) => {

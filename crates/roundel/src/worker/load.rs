@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{Claimed, Failure, JournalRow, Op, RunId, Then};
+use roundel_core::{Claimed, Context, Failure, JournalRow, Op, RunId, Then};
 use roundel_store::{Answer, Ask, Query};
 
 use super::drive::After;
@@ -102,6 +102,8 @@ impl Worker {
             execution: claimed.execution,
             key: claimed.key.clone(),
             is_root: claimed.parent.is_none(),
+            deadlines: claimed.deadlines,
+            context: Context::default(),
         })
     }
 

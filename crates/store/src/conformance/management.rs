@@ -330,6 +330,8 @@ pub fn ro_50_topics_are_listed_with_who_subscribes_and_what_was_unheard(make: &M
             id: PublicationId(desk.new_id().0),
             topic: Name::constant(topic),
             payload: Payload::null(),
+            deadlines: roundel_core::Deadlines::default(),
+            context: roundel_core::Context::default(),
             window: None,
         };
         desk.must(Op::Publish(publish));

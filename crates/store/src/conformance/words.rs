@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use roundel_core::{
-    Call, Claimant, Consumed, Delivery, Entry, GateId, Lane, Name, Offer, OpenWait, Outcome,
-    Parent, Payload, Policy, Round, RunId, RunRow, RunState, Signal, Start, Target, Then, WorkerId,
-    decode_entries, encode_entries,
+    Call, Claimant, Consumed, Context, Deadlines, Delivery, Entry, GateId, Lane, Name, Offer,
+    OpenWait, Outcome, Parent, Payload, Policy, Round, RunId, RunRow, RunState, Signal, Start,
+    Target, Then, WorkerId, decode_entries, encode_entries,
 };
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
@@ -53,6 +53,8 @@ pub(super) fn start(run: RunId) -> Start {
         priority: 0,
         at: None,
         parent: None,
+        deadlines: Deadlines::default(),
+        context: Context::default(),
         claimant: None,
         first: None,
         signal: None,
@@ -197,6 +199,7 @@ pub(super) fn continuing(round: Round, version: Option<u32>) -> Round {
         version: version.unwrap_or(1),
         input,
         unsettled: None,
+        context: Context::default(),
     };
     let mut round = recording(round, &[Entry::Continued]);
     round.then = Then::ContinueAsNew(encode_entries(&[started]), version);

@@ -102,7 +102,7 @@ impl State {
 
 fn is_about_scope(caused: &Caused) -> bool {
     let scope = match caused {
-        Caused::Cancel(scope) | Caused::RollBack(_, scope) => scope,
+        Caused::Cancel(scope) | Caused::RollBack(_, scope, _) => scope,
         _ => return false,
     };
     matches!(scope, Scope::Call { .. })

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use roundel_core::{
-    Claim, Claimant, Hint, Lane, LaneId, Name, Op, Payload, Refusal, Register, Reply, Round, RunId,
-    Start, Timestamp, WorkerId, limits,
+    Claim, Claimant, Deadlines, Hint, Lane, LaneId, Name, Op, Payload, Refusal, Register, Reply,
+    Round, RunId, Start, Timestamp, WorkerId, limits,
 };
 
 use crate::{
@@ -66,6 +66,8 @@ fn start(number: u128, owned: bool) -> Op {
         priority: 0,
         at: None,
         parent: None,
+        deadlines: Deadlines::default(),
+        context: roundel_core::Context::default(),
         claimant: owned.then_some(Claimant {
             worker: WORKER,
             lease: LEASE,

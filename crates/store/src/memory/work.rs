@@ -31,7 +31,7 @@ impl Companion {
         clock: &dyn Clock,
     ) -> Result<Reply, Error> {
         let (run, worker, epoch) = work.lease();
-        may_step(&tables.rows, run, worker, epoch)?;
+        may_step(&tables.rows, run, (worker, epoch), clock.now())?;
         let begun = self.begin();
         begun.map_err(|error| Error::Unavailable(error.to_string()))?;
         let (round, keep) = match self.run(work) {

@@ -60,7 +60,12 @@ CREATE TABLE roundel_run (
     told_call        INTEGER,
     number           INTEGER,
     publication      BLOB,
-    undo             INTEGER NOT NULL DEFAULT 0
+    undo             INTEGER NOT NULL DEFAULT 0,
+    -- Until when it must have ended, forward and when it is rolled back, and which run said so.
+    forward_by       INTEGER,
+    forward_set_by   BLOB,
+    rollback_by      INTEGER,
+    rollback_set_by  BLOB
 ) STRICT, WITHOUT ROWID;
 
 -- Everything that is due, and when: new runs, retries, timers and ended leases alike. A round that
@@ -204,7 +209,10 @@ CREATE TABLE roundel_publication (
     at           INTEGER NOT NULL,
     heard        INTEGER NOT NULL,
     -- Until then whoever subscribes to the topic joins.
-    closes_at    INTEGER
+    closes_at    INTEGER,
+    -- What flows down to those that it sets off, as JSON.
+    deadlines    TEXT,
+    context      TEXT
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX roundel_publication_by ON roundel_publication (by_run) WHERE by_run IS NOT NULL;

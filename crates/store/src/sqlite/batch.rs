@@ -246,7 +246,7 @@ impl<'c> Session<'c> {
     ) -> Result<Result<Reply, Refusal>, Trouble> {
         let (run, worker, epoch) = work.lease();
         self.load(Need::Run(run))?;
-        if let Err(refusal) = may_step(&self.rows, run, worker, epoch) {
+        if let Err(refusal) = may_step(&self.rows, run, (worker, epoch), self.now) {
             return Ok(Err(refusal));
         }
         // Nothing of the engine's is written inside the savepoint, which may be rolled back.

@@ -2,10 +2,10 @@
 //! that row, never a guess.
 
 use roundel_core::{
-    BadName, CancelMark, GateRow, JournalRow, KeyId, KeyKind, KeyRow, Lane, LaneId, LatchId,
-    LatchRow, MailId, MailRow, Name, OfferRow, Outcome, Parent, Payload, PublicationId,
-    PublicationRow, RunId, RunRow, RunState, StateRow, SubscriptionId, SubscriptionRow, Taken,
-    Timestamp, Told, UndoMark, WaitId, WaitRow, WorkerId, WorkerRow,
+    BadName, CancelMark, Deadline, Deadlines, GateRow, JournalRow, KeyId, KeyKind, KeyRow, Lane,
+    LaneId, LatchId, LatchRow, MailId, MailRow, Name, OfferRow, Outcome, Parent, Payload,
+    PublicationId, PublicationRow, RunId, RunRow, RunState, StateRow, SubscriptionId,
+    SubscriptionRow, Taken, Timestamp, Told, UndoMark, WaitId, WaitRow, WorkerId, WorkerRow,
 };
 use rusqlite::types::Type;
 use rusqlite::{Error, Result, Row};
@@ -17,13 +17,14 @@ macro_rules! run_columns {
         "id, lane, state, priority, execution, epoch, owner, lease_until, ready_at, news_at, \
          timer_at, head, mail_last, mail, matched, waits, watchers, suspect, crashes, cancel, \
          holder, parent_run, parent_execution, parent_call, root, depth, key, created_at, \
-         changed_at, outcome, told_part, told_execution, told_call, number, publication, undo"
+         changed_at, outcome, told_part, told_execution, told_call, number, publication, undo, \
+         forward_by, forward_set_by, rollback_by, rollback_set_by"
     };
 }
 pub(super) use run_columns;
 
 /// How many there are.
-pub(super) const RUN_COLUMNS: usize = 36;
+pub(super) const RUN_COLUMNS: usize = 40;
 
 /// A value that cannot be what it should be.
 fn strange<E: std::error::Error + Send + Sync + 'static>(column: usize, error: E) -> Error {
@@ -104,6 +105,15 @@ fn undo(row: &Row<'_>, column: usize) -> Result<UndoMark> {
     let number: u8 = row.get(column)?;
     let mark = UndoMark::ALL.get(usize::from(number)).copied();
     mark.ok_or_else(|| unknown(column, &number))
+}
+
+/// A deadline: when, and which run said so.
+fn deadline(row: &Row<'_>, from: usize) -> Result<Option<Deadline>> {
+    let Some(at) = time_if_any(row, from)? else {
+        return Ok(None);
+    };
+    let set_by = run_id(row, from + 1)?;
+    Ok(Some(Deadline { at, set_by }))
 }
 
 /// How a run's end is told: part, execution, call.
@@ -203,6 +213,10 @@ pub(super) fn run(row: &Row<'_>) -> Result<RunRow> {
             .get::<_, Option<[u8; 16]>>(34)?
             .map(PublicationId::from_bytes),
         undo: undo(row, 35)?,
+        deadlines: Deadlines {
+            forward: deadline(row, 36)?,
+            rollback: deadline(row, 38)?,
+        },
     })
 }
 
@@ -322,7 +336,7 @@ pub(super) fn subscription(row: &Row<'_>) -> Result<(SubscriptionId, Subscriptio
 }
 
 /// A publication: id, namespace, topic, payload, by_run, by_execution, by_call, at, heard,
-/// closes_at.
+/// closes_at, deadlines, context.
 pub(super) fn publication(row: &Row<'_>) -> Result<(PublicationId, PublicationRow)> {
     let by = match row.get::<_, Option<[u8; 16]>>(4)? {
         None => None,
@@ -340,6 +354,8 @@ pub(super) fn publication(row: &Row<'_>) -> Result<(PublicationId, PublicationRo
         at: time(row, 7)?,
         heard: row.get(8)?,
         closes_at: time_if_any(row, 9)?,
+        deadlines: json_if_any(row, 10)?.unwrap_or_default(),
+        context: json_if_any(row, 11)?.unwrap_or_default(),
     };
     Ok((row.get(0).map(PublicationId::from_bytes)?, publication))
 }

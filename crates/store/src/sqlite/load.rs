@@ -41,7 +41,7 @@ const WATCHES: &str = "SELECT watched, watcher, execution, call FROM roundel_wat
 const SUBSCRIBERS: &str = "SELECT namespace, topic, workflow, since FROM roundel_subscription \
      WHERE namespace = ?1 AND topic = ?2";
 const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
-     at, heard, closes_at FROM roundel_publication WHERE id = ?1";
+     at, heard, closes_at, deadlines, context FROM roundel_publication WHERE id = ?1";
 const OPEN_PUBLICATIONS: &str = "SELECT id FROM roundel_publication \
      INDEXED BY roundel_publication_window \
      WHERE namespace = ?1 AND topic = ?2 AND closes_at > ?3 ORDER BY id";

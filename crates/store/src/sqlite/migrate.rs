@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result};
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [(&str, &str); 3] = [
+const MIGRATIONS: [(&str, &str); 4] = [
     (
         "0001_runs",
         include_str!("../../migrations/sqlite/0001_runs.sql"),
@@ -17,6 +17,10 @@ const MIGRATIONS: [(&str, &str); 3] = [
     (
         "0003_messages",
         include_str!("../../migrations/sqlite/0003_messages.sql"),
+    ),
+    (
+        "0004_deadlines",
+        include_str!("../../migrations/sqlite/0004_deadlines.sql"),
     ),
 ];
 

@@ -67,10 +67,11 @@ const SCOPE: &str = concat!(
 const SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
      FROM roundel_subscription WHERE namespace = ?1 ORDER BY topic, workflow";
 const PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
-     at, heard, closes_at FROM roundel_publication INDEXED BY roundel_publication_topic \
+     at, heard, closes_at, deadlines, context FROM roundel_publication \
+     INDEXED BY roundel_publication_topic \
      WHERE namespace = ?1 AND topic = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4";
 const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
-     at, heard, closes_at \
+     at, heard, closes_at, deadlines, context \
      FROM roundel_publication WHERE id = ?1";
 const TOPICS: &str = "SELECT topic, count(*), sum(heard = 0), max(at) FROM roundel_publication \
      WHERE namespace = ?1 GROUP BY topic";
@@ -362,7 +363,7 @@ impl Reader<'_> {
 const DUMP_SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
      FROM roundel_subscription ORDER BY namespace, topic, workflow";
 const DUMP_PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, \
-     by_call, at, heard, closes_at FROM roundel_publication ORDER BY id";
+     by_call, at, heard, closes_at, deadlines, context FROM roundel_publication ORDER BY id";
 const DUMP_LATCHES: &str = "SELECT run, execution, call, part, open, total, failed, closes_at \
      FROM roundel_latch ORDER BY run, execution, call, part";
 const DUMP_LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";

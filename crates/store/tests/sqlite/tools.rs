@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use roundel_core::{
-    Claimant, Committed, Entry, Lane, LaneId, Name, Op, Payload, Register, Reply, Round, RunId,
-    RunRow, Start, Started, Then, Timestamp, WorkerId, encode_entries,
+    Claimant, Committed, Context, Deadlines, Entry, Lane, LaneId, Name, Op, Payload, Register,
+    Reply, Round, RunId, RunRow, Start, Started, Then, Timestamp, WorkerId, encode_entries,
 };
 use roundel_store::{
     Answer, Answered, Ask, Dump, Error, ManualClock, Options, Query, Request, Sink, Sqlite, Store,
@@ -104,6 +104,8 @@ pub(crate) fn start(number: u128) -> Start {
         priority: 0,
         at: None,
         parent: None,
+        deadlines: Deadlines::default(),
+        context: Context::default(),
         claimant: None,
         first: None,
         signal: None,

@@ -117,6 +117,8 @@ impl Words {
                 format!("recorded the end of what {} set off", call(*number))
             }
             Entry::RollingBack { .. } => "began to undo the run".into(),
+            Entry::ContextSet { .. } => "recorded what it set of the context".into(),
+            Entry::DeadlineMissed { .. } => "took up that the deadline was missed".into(),
             Entry::CancelSeen => "took up the request to end".into(),
             Entry::Continued => "began the run anew".into(),
             Entry::Ended { state } => format!("ended the run as {}", state.as_str()),

@@ -2,6 +2,8 @@
 //! rolls back through all of it.
 
 mod branches;
+mod context;
+mod deadlines;
 mod executions;
 mod finally;
 mod found;

@@ -8,8 +8,8 @@ use roundel::{
     RunState, Sent, Timestamp, Workflow, limits,
 };
 use roundel_core::{
-    Call, Claimant, Delete, Lane, OpenWait, Register, Resume, Round, Signal, Start, Target, Then,
-    WorkerId, encode_entries,
+    Call, Claimant, Context, Deadlines, Delete, Lane, OpenWait, Register, Resume, Round, Signal,
+    Start, Target, Then, WorkerId, encode_entries,
 };
 use roundel_store::{Ask, Error as StoreError};
 use uuid::Uuid;
@@ -82,6 +82,8 @@ impl Raw {
             priority: 0,
             at: None,
             parent: None,
+            deadlines: Deadlines::default(),
+            context: Context::default(),
             claimant: Some(self.claimant()),
             first: None,
             signal: None,

@@ -4,8 +4,8 @@
 mod scopes;
 
 use roundel_core::{
-    Changes, GateId, GateRow, KeyId, KeyRow, MailId, MailRow, OfferId, OfferRow, Outcome, Rows,
-    RunChange, RunId, RunRow, StateRow, Taken, Timestamp, WaitId, WaitRow, WorkerRow, Write,
+    Changes, Deadline, GateId, GateRow, KeyId, KeyRow, MailId, MailRow, OfferId, OfferRow, Outcome,
+    Rows, RunChange, RunId, RunRow, StateRow, Taken, Timestamp, WaitId, WaitRow, WorkerRow, Write,
 };
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Result, Statement, ToSql};
@@ -20,7 +20,7 @@ const RUN_INSERT: &str = concat!(
     run_columns!(),
     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
      ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, \
-     ?35, ?36)"
+     ?35, ?36, ?37, ?38, ?39, ?40)"
 );
 /// What changes in a round that continues: no column of an index, none with a check.
 const RUN_ADVANCE: &str = "UPDATE roundel_run SET execution = ?2, epoch = ?3, owner = ?4, \
@@ -31,7 +31,8 @@ const RUN_MOVE: &str = "UPDATE roundel_run SET execution = ?2, epoch = ?3, owner
      lease_until = ?5, news_at = ?6, timer_at = ?7, head = ?8, mail_last = ?9, mail = ?10, \
      matched = ?11, waits = ?12, watchers = ?13, crashes = ?14, cancel = ?15, holder = ?16, \
      changed_at = ?17, lane = ?18, state = ?19, priority = ?20, ready_at = ?21, suspect = ?22, \
-     outcome = ?23, told_part = ?24, told_execution = ?25, told_call = ?26, undo = ?27 \
+     outcome = ?23, told_part = ?24, told_execution = ?25, told_call = ?26, undo = ?27, \
+     rollback_by = ?28, rollback_set_by = ?29 \
      WHERE id = ?1";
 const JOURNAL_INSERT: &str = "INSERT INTO roundel_journal \
      (run, execution, first, count, epoch, at, entries) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -278,6 +279,8 @@ impl<'c> Writes<'c> {
         bind.next(row.number)?;
         bind.next(row.publication.as_ref().map(|id| id.as_bytes()))?;
         bind.next(row.undo.number())?;
+        bind.deadline(row.deadlines.forward)?;
+        bind.deadline(row.deadlines.rollback)?;
         assert_eq!(bind.at, RUN_COLUMNS, "a run has this many columns");
         bind.statement.raw_execute()?;
         Ok(())
@@ -322,6 +325,7 @@ impl<'c> Writes<'c> {
             bind.next(execution)?;
             bind.next(call)?;
             bind.next(row.undo.number())?;
+            bind.deadline(row.deadlines.rollback)?;
         }
         let written = bind.statement.raw_execute()?;
         assert_eq!(written, 1, "run {} was read and is gone", row.id);
@@ -472,5 +476,10 @@ impl<'s, 'c> Bind<'s, 'c> {
 
     fn time(&mut self, at: Option<Timestamp>) -> Result<()> {
         self.next(at.map(|at| at.0))
+    }
+
+    fn deadline(&mut self, due: Option<Deadline>) -> Result<()> {
+        self.time(due.map(|due| due.at))?;
+        self.next(due.as_ref().map(|due| due.set_by.as_bytes()))
     }
 }

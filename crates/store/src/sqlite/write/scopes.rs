@@ -1,8 +1,9 @@
 //! Writes what is set off together: subscriptions, publications, latches.
 
-use roundel_core::{Changes, PublicationId, PublicationRow, Write};
+use roundel_core::{Changes, Deadlines, PublicationId, PublicationRow, Write};
 use rusqlite::{Connection, Result, Statement};
 
+use super::encoded;
 use crate::sqlite::batch::keep;
 
 const SUBSCRIPTION_PUT: &str = "INSERT OR REPLACE INTO roundel_subscription \
@@ -10,8 +11,9 @@ const SUBSCRIPTION_PUT: &str = "INSERT OR REPLACE INTO roundel_subscription \
 const SUBSCRIPTION_DELETE: &str = "DELETE FROM roundel_subscription \
      WHERE namespace = ?1 AND topic = ?2 AND workflow = ?3";
 const PUBLICATION_PUT: &str = "INSERT OR REPLACE INTO roundel_publication \
-     (id, namespace, topic, payload, by_run, by_execution, by_call, at, heard, closes_at) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+     (id, namespace, topic, payload, by_run, by_execution, by_call, at, heard, closes_at, \
+     deadlines, context) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const PUBLICATION_DELETE: &str = "DELETE FROM roundel_publication WHERE id = ?1";
 const LATCH_PUT: &str = "INSERT OR REPLACE INTO roundel_latch \
      (run, execution, call, part, open, total, failed, closes_at) \
@@ -80,6 +82,8 @@ impl<'c> Scopes<'c> {
 
     fn publication(&mut self, id: PublicationId, row: &PublicationRow) -> Result<()> {
         let by = row.by.as_ref();
+        let deadlines = Some(row.deadlines).filter(|all| *all != Deadlines::default());
+        let context = Some(&row.context).filter(|context| !context.is_empty());
         let values = (
             id.as_bytes(),
             row.namespace.as_str(),
@@ -91,6 +95,8 @@ impl<'c> Scopes<'c> {
             row.at.0,
             row.heard,
             row.closes_at.map(|at| at.0),
+            deadlines.map(|all| encoded(&all)).transpose()?,
+            context.map(encoded).transpose()?,
         );
         self.publication_put.execute(values)?;
         Ok(())
