@@ -65,6 +65,11 @@ impl Draft {
             && !self.cancel_seen
     }
 
+    /// Does it begin runs that are waited for?
+    pub(super) fn sets_off(&self) -> bool {
+        !self.children.is_empty() || !self.scopes.is_empty()
+    }
+
     /// Does it begin something that can be undone?
     fn adds_to_undo(&self) -> Option<UndoMark> {
         let undoable = self.entries.iter().any(|entry| match entry {

@@ -59,6 +59,7 @@ impl LiveRun {
 
     fn may_start_finally(&self) -> bool {
         let over = self.future.is_none() && self.children.is_empty() && self.scopes.is_empty();
+        let over = over && !self.draft.sets_off();
         if !over || self.rolling.is_some() || !self.shared.lock().finally {
             return false;
         }

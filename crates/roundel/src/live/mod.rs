@@ -409,6 +409,9 @@ impl LiveRun {
 
     /// The function has returned, or begins anew: first its children must have ended.
     fn finish(&mut self, now: Timestamp) -> Turn {
+        if self.draft.sets_off() {
+            return self.commit(Then::Continue);
+        }
         self.settle_unread();
         if !self.children.is_empty() || !self.scopes.is_empty() {
             return self.end_children();

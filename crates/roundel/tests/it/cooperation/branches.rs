@@ -15,6 +15,7 @@ both![
     sc_35_concurrent_branches_are_undone_in_descending_order_of_completion,
     sc_34_an_effect_that_lost_a_select_is_undone,
     sc_34_an_effect_that_was_cancelled_while_it_ran_is_undone,
+    inv9_a_child_that_lost_in_its_first_round_is_not_left_behind,
 ];
 
 /// An effect that goes on when the gate has its name.
@@ -134,4 +135,25 @@ async fn sc_34_an_effect_that_was_cancelled_while_it_ran_is_undone(db: Db) {
     process.cancel(run).await.unwrap();
     assert_eq!(ends(&process, run).await, RunState::Cancelled);
     assert_eq!(trace.all(), ["shut", "undo shut None"]);
+}
+
+async fn inv9_a_child_that_lost_in_its_first_round_is_not_left_behind(db: Db) {
+    const PARENT: Workflow<u32, u32> = Workflow::named("parent");
+    let parent = |cx: Cx, of: u32| async move {
+        match select(cx.child(ORDER, &of), cx.now()).await {
+            Either::Left(_) => unreachable!("it sleeps"),
+            Either::Right((now, _)) => now.map(|_| of),
+        }
+    };
+    let order = |cx: Cx, of: u32| async move {
+        cx.sleep(Duration::from_secs(3600)).await;
+        Ok(of)
+    };
+    let process = db.start(|engine| engine.register(PARENT, parent).register(ORDER, order));
+    let process = process.await;
+    let run = process.start(PARENT, &1).await.unwrap().id();
+    assert_eq!(ends(&process, run).await, RunState::Completed);
+    let below = process.runs().of("order").unwrap().fetch().await.unwrap();
+    let left = below.items.iter().filter(|run| !run.row.state.has_ended());
+    assert_eq!(left.count(), 0);
 }
