@@ -59,11 +59,20 @@ pub enum Mutant {
     RolledBackTwice,
     /// What a call set off is undone after the call itself.
     UndoneInForwardOrder,
+    /// A workflow joins a publication whose time has passed.
+    LateSubscriberJoins,
+    /// A failure that was handled is part of the next.
+    FailurePresentedAgain,
+    /// A run whose worker is gone undoes what it did, as if it had failed.
+    LostWorkerFails,
+    LatchPartLost,
+    FailedStepUndone,
+    RollbackEntryLost,
 }
 
 impl Mutant {
     /// All but the canary.
-    pub const ALL: [Mutant; 37] = [
+    pub const ALL: [Mutant; 46] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -101,6 +110,15 @@ impl Mutant {
         Mutant::SleepLostInReplay,
         Mutant::EffectLostInReplay,
         Mutant::StepOutsideRound,
+        Mutant::ScopeSettlesEarly,
+        Mutant::RolledBackTwice,
+        Mutant::UndoneInForwardOrder,
+        Mutant::LateSubscriberJoins,
+        Mutant::FailurePresentedAgain,
+        Mutant::LostWorkerFails,
+        Mutant::LatchPartLost,
+        Mutant::FailedStepUndone,
+        Mutant::RollbackEntryLost,
     ];
 }
 

@@ -81,6 +81,7 @@ pub(crate) fn all() -> Vec<Flow> {
         },
         cooperating("tree", Function::new(trees::tree)),
         cooperating("twig", Function::new(trees::tree)),
+        cooperating("late", Function::new(trees::tree)),
         cooperating("crowd", Function::new(trees::crowd)),
         cooperating("leaf", Function::new(trees::leaf)),
     ]

@@ -3,11 +3,12 @@
 //! (INV8), undone completely and once (INV9), one run for each subscriber (D1).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use roundel_core::{
-    Accept, Cancel, Caused, Delete, Name, Op, Outcome, Payload, PublicationId, Publish, Reply,
-    Resume, Round, Rows, RunId, RunRow, RunState, Subscribe, Target, Then, Told, Undo, UndoMark,
-    Undone,
+    Accept, Cancel, Caused, Delete, Join, Joined, Name, Op, Outcome, Payload, PublicationId,
+    Publish, Reply, Resume, Round, Rows, RunId, RunRow, RunState, Subscribe, Target, Then, Told,
+    Undo, UndoMark, Undone,
 };
 use roundel_store::Model;
 
@@ -18,6 +19,8 @@ use crate::trees::{self, Plot};
 use crate::world::{NAMESPACE, World};
 
 const TOPIC: Name = Name::constant("news");
+/// For how long what clients publish may be joined.
+const WINDOW: Duration = Duration::from_millis(300);
 
 /// What is known of runs that belong together.
 #[derive(Debug, Default)]
@@ -167,6 +170,17 @@ impl World<'_> {
                 let target = self.any_run(Some(RunState::RollbackFailed));
                 Op::Accept(Accept { namespace, target })
             }
+            7 if self.random.once_in(2) => {
+                let known = self.book.kin.pinned.keys();
+                let known: Vec<PublicationId> = known.copied().collect();
+                let at = self.random.below(known.len().max(1));
+                let none = PublicationId::from_bytes([1; 16]);
+                Op::Join(Join {
+                    namespace,
+                    publication: known.get(at).copied().unwrap_or(none),
+                    workflow: Name::constant("late"),
+                })
+            }
             7 => {
                 let workflow = if self.random.once_in(2) {
                     "tree"
@@ -191,7 +205,7 @@ impl World<'_> {
                 payload: self.plot(),
                 deadlines: roundel_core::Deadlines::default(),
                 context: roundel_core::Context::default(),
-                window: None,
+                window: self.random.once_in(2).then_some(WINDOW),
             }),
             _ => {
                 let (target, claimant) = (self.any_run(None), None);
@@ -260,6 +274,7 @@ impl World<'_> {
             (Op::Subscribe(subscribe), Reply::Subscribed(true)) if !subscribe.on => {
                 self.marks.hit(Mark::Unsubscribed);
             }
+            (Op::Join(join), Reply::Joined(joined)) => self.joined(join, *joined),
             (Op::Resume(resume), _) => {
                 if let Some((run, RunState::RollbackFailed)) = news.target {
                     self.book.kin.alone.insert(run);
@@ -277,6 +292,26 @@ impl World<'_> {
                 let target = news.target.map(|(run, _)| run);
                 self.book.kin.alone.extend(target);
             }
+            _ => {}
+        }
+    }
+
+    /// Whoever joins in time is one of those who heard it; nobody else is let in.
+    fn joined(&mut self, join: &Join, joined: Joined) {
+        let row = self.model.rows().publications.get(&join.publication);
+        let closes_at = row.and_then(|row| row.closes_at);
+        let in_time = closes_at.is_some_and(|at| self.now < at);
+        match joined {
+            Joined::New(_) if in_time => {
+                self.marks.hit(Mark::JoinedInTime);
+                let pinned = self.book.kin.pinned.get_mut(&join.publication);
+                pinned.map(|pinned| pinned.insert(join.workflow.clone()));
+            }
+            Joined::New(run) => {
+                let found = format!("sc_14: {run} joined when the window was closed");
+                self.book.complain(&found);
+            }
+            Joined::Late => self.marks.hit(Mark::LateChildRefused),
             _ => {}
         }
     }
@@ -330,7 +365,7 @@ impl Book {
         }
         for row in rows.runs() {
             let name = rows.lane(row.lane).workflow.as_str();
-            if name == "tree" || name == "twig" {
+            if ["tree", "twig", "late"].contains(&name) {
                 self.judge_tree(row, rows, &lines);
             }
         }

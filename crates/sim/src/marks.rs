@@ -71,6 +71,8 @@ marks! {
     CrowdSettled "scope_of_several_parts_settled",
     PublishedAgain "published_again_with_the_same_id",
     Unsubscribed "unsubscribed",
+    JoinedInTime "joined_in_time",
+    LateChildRefused "late_child_refused",
     RolledBack "rolled_back",
     RolledBackWithOthers "rolled_back_with_its_parent",
     RollbackFailed "rollback_failed",

@@ -79,8 +79,12 @@ struct Known {
     undoable_at: Option<u64>,
     /// It is done in any case: not only in a rollback.
     finally: bool,
+    /// Some of what it set off has to be rolled back before it is undone.
+    left: bool,
     /// The call that it undoes, and of which execution.
     undoes: Option<(u32, u32)>,
+    /// The call of this execution whose scope it rolls back.
+    rolls_back: Option<u32>,
 }
 
 /// What an execution's journal has told so far.
@@ -100,6 +104,8 @@ struct Told {
     /// Calls that are undone, and the place of the last of them in the journals.
     undone: BTreeSet<(u32, u32)>,
     undone_last: Option<(u32, u64)>,
+    /// Calls whose scope is rolled back.
+    rolled_back: BTreeSet<u32>,
 }
 
 impl Told {
@@ -143,6 +149,7 @@ impl Told {
             let found = format!("{place} begins something after the request to end");
             report.add(Invariant::Cancel, found, "that nothing begins");
         }
+        self.phases(place, entry, report);
         match entry {
             Entry::Started { unsettled, .. } => {
                 let first = unsettled.unwrap_or(u32::MAX);
@@ -164,6 +171,64 @@ impl Told {
             | Entry::Worked { call, .. }
             | Entry::Settled { call, .. }
             | Entry::Dropped { call } => self.call(*call, place, entry, report),
+        }
+    }
+
+    /// A run that undoes what it did does nothing else; what it waited for has ended.
+    fn phases(&self, place: Place, entry: &Entry, report: &mut Report<'_>) {
+        if let Entry::Begun { what, .. }
+        | Entry::Did { what, .. }
+        | Entry::Attempted { what, .. }
+        | Entry::Worked { what, .. } = entry
+        {
+            let undoes = matches!(what, Call::Undo { .. } | Call::RollBack { .. });
+            let finally = matches!(
+                what,
+                Call::Undo { of, .. } if self.calls.get(of).is_some_and(|call| call.finally)
+            );
+            if undoes != self.rolling_back && !finally {
+                let found = format!("{place} begins {what}");
+                let expected = match undoes {
+                    true => "that it is rolled back first",
+                    false => "only what undoes: it is rolled back",
+                };
+                report.add(Invariant::RollbackOrder, found, expected);
+            }
+            if let Call::Undo { of, execution, .. } = what {
+                self.undoes((execution.unwrap_or(self.execution), *of), place, report);
+            }
+        }
+        let over = [RunState::RolledBack, RunState::Cancelled, RunState::Failed];
+        let again = self.ended.iter().any(|state| over.contains(state));
+        if again && matches!(entry, Entry::RollingBack { .. }) {
+            let found = format!("{place} rolls back what had been, or had nothing to undo");
+            report.add(Invariant::RollbackComplete, found, "once");
+        }
+        if let Entry::Settled { ends, .. } = entry {
+            let open = [RunState::Ready, RunState::Running, RunState::Waiting];
+            if let Some(end) = ends.iter().find(|end| open.contains(&end.state)) {
+                let found = format!("{place} says that {} is {}", end.run, end.state.as_str());
+                report.add(Invariant::ParentAfterChildren, found, "that it has ended");
+            }
+        }
+    }
+
+    /// Only what happened is undone, after what it set off.
+    fn undoes(&self, of: (u32, u32), place: Place, report: &mut Report<'_>) {
+        let (execution, call) = of;
+        let its = self
+            .calls
+            .get(&call)
+            .filter(|_| execution == self.execution);
+        let happened = its.is_some_and(|call| call.undoable_at.is_some());
+        if !happened && !self.earlier.contains_key(&of) {
+            let found = format!("{place} undoes call {call}, which did nothing");
+            report.add(Invariant::RollbackComplete, found, "what happened only");
+        }
+        let left = its.is_some_and(|call| call.left) && !self.rolled_back.contains(&call);
+        if left && !self.skipped {
+            let found = format!("{place} undoes call {call} before what that set off");
+            report.add(Invariant::RollbackOrder, found, "after it");
         }
     }
 
@@ -194,6 +259,9 @@ impl Told {
                     Entry::Done { outcome: Outcome::Failure(failure), .. } if failure.did_not_happen
                 );
                 call.undoable_at = call.undoable_at.map(|_| at).filter(|_| happened);
+                if let Entry::Settled { ends, .. } = entry {
+                    call.left = ends.iter().any(|end| end.state == RunState::Completed);
+                }
                 !std::mem::replace(&mut call.done, true) && due
             }
             Entry::Did { what, outcome, .. } => {
@@ -220,6 +288,8 @@ impl Told {
                 ..
             }
         );
+        let of = self.calls[&number].rolls_back.filter(|_| ok);
+        self.rolled_back.extend(of);
         if let Some(of) = self.calls[&number].undoes.filter(|_| ok) {
             self.undo(of, place, report);
         }
@@ -296,11 +366,14 @@ impl Known {
             self.undoable_at = Some(at);
             self.finally = what.undo() == Some(&UndoBy::Finally);
         }
-        if let Call::Undo {
-            of, execution: its, ..
-        } = what
-        {
-            self.undoes = Some((its.unwrap_or(execution), *of));
+        match what {
+            Call::Undo {
+                of, execution: its, ..
+            } => self.undoes = Some((its.unwrap_or(execution), *of)),
+            Call::RollBack { of, execution: its } if its.is_none_or(|its| its == execution) => {
+                self.rolls_back = Some(*of);
+            }
+            _ => {}
         }
     }
 }

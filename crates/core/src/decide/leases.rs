@@ -9,11 +9,12 @@
 //! frees the slot.
 
 use super::rounds::park;
+use super::undos;
 use super::wakes::{grant, inbox};
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Claim, Claimant, Failure, Hint, LaneId, Lease, Refusal, Register, Release, Renew,
-    Renewed, Reply, Rows, RunId, RunState, Timestamp, WorkerId, WorkerRow, limits,
+    Renewed, Reply, Rows, RunId, RunState, Timestamp, UndoMark, WorkerId, WorkerRow, limits,
 };
 
 /// Leases what the search found and is due.
@@ -101,6 +102,10 @@ fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
     row.holder = None;
     row.news_at = Some(now);
     row.settle(now);
+    if mutant::on(Mutant::LostWorkerFails) && row.undo == UndoMark::Possible {
+        undos::lost(rows, id, now);
+        return false;
+    }
     let lane = row.lane;
     if rows
         .workers

@@ -105,7 +105,8 @@ pub(super) fn join(join: &Join, rows: &mut Rows, now: Timestamp) -> Result<Joine
         });
         latch.is_some_and(|latch| in_time(latch.closes_at)) && !goes_on
     });
-    if !waits || !in_time(row.closes_at) {
+    let late = !waits || !in_time(row.closes_at);
+    if late && !mutant::on(Mutant::LateSubscriberJoins) {
         return Ok(Joined::Late);
     }
     open(std::slice::from_ref(&start), row.by, rows, now)?;
@@ -214,6 +215,9 @@ pub(super) fn lower(
     }
     rows.latches.remove(&id);
     if id.part > 0 {
+        if mutant::on(Mutant::LatchPartLost) {
+            return;
+        }
         return lower(rows, LatchId { part: 0, ..id }, failed, claimant, now);
     }
     let settled = Outcome::Value(Payload::encode(&failed).expect("a number has a JSON form"));

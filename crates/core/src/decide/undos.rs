@@ -100,6 +100,13 @@ pub(super) fn accept(accept: &Accept, rows: &mut Rows, now: Timestamp) -> Result
     Ok(Reply::Accepted)
 }
 
+/// A planted bug: a worker that is gone is taken for a failure of its runs.
+pub(super) fn lost(rows: &mut Rows, id: RunId, now: Timestamp) {
+    let told = rows.run(id).expect("found").told;
+    let why = Why::Failed(Box::new(Failure::transient("its worker is gone")));
+    begin(rows, id, why, told, now);
+}
+
 /// The run is rolled back with its parent.
 fn begin_below(rows: &mut Rows, id: RunId, above: &FromAbove<'_>, now: Timestamp) {
     let own = rows.run(id).expect("found").deadlines;
@@ -133,7 +140,9 @@ fn enter(rows: &mut Rows, id: RunId, (why, told): (Why, Told), context: &Context
     row.news_at = Some(now);
     let context = context.clone();
     let entry = Entry::RollingBack { why, was, context };
-    append(rows, id, &[entry], now);
+    if !mutant::on(Mutant::RollbackEntryLost) {
+        append(rows, id, &[entry], now);
+    }
     let row = rows.run_mut(id).expect("found");
     row.settle(now);
     let lane = row.lane;

@@ -3,12 +3,13 @@
 
 use roundel_core::check::{self, Invariant, OfferRecord, RunRecord, Violation};
 use roundel_core::{
-    Call, CancelMark, Caused, Entry, JournalRow, KeyKind, LaneId, Name, Outcome, Payload, RunId,
-    RunState, Start, Taken, Timestamp, encode_entries, limits,
+    Call, CancelMark, Caused, Context, Entry, Failure, JournalRow, KeyKind, LaneId, Name, Outcome,
+    Payload, RunId, RunState, ScopeEnd, Start, Taken, Timestamp, UndoBy, Why, encode_entries,
+    limits,
 };
 
 use crate::world::{
-    A, World, child_of, closing, consuming, continuing, opening, recording, suspending,
+    A, World, child_of, closing, consuming, continuing, ending, opening, recording, suspending,
 };
 
 /// Everything of a run, its journal with it.
@@ -240,6 +241,163 @@ fn inv1_inv5_inv6_and_inv21_damage_to_what_a_journal_says_is_found() {
             row(r).outcome = Some(Outcome::Value(Payload::null()));
         }),
     ]);
+}
+
+fn undoable(call: u32) -> Entry {
+    let undo = Some(Box::new(UndoBy::Code));
+    let name = Name::constant("s");
+    Entry::Did {
+        call,
+        what: Call::Step { name, undo },
+        outcome: Outcome::Value(Payload::null()),
+    }
+}
+
+fn undo(call: u32, of: u32) -> Entry {
+    let (name, execution) = (Name::constant("s"), None);
+    Entry::Did {
+        call,
+        what: Call::Undo {
+            of,
+            name,
+            execution,
+        },
+        outcome: Outcome::Value(Payload::null()),
+    }
+}
+
+fn rolling_back(why: Why) -> Entry {
+    Entry::RollingBack {
+        why,
+        was: None,
+        context: Context::default(),
+    }
+}
+
+fn settled(call: u32, state: RunState) -> Entry {
+    let end = ScopeEnd {
+        run: RunId::from_bytes([7; 16]),
+        workflow: Name::constant("w"),
+        state,
+        outcome: Outcome::Value(Payload::null()),
+    };
+    Entry::Settled {
+        call,
+        ends: vec![end],
+        failure: None,
+    }
+}
+
+fn worked(call: u32) -> Entry {
+    let undo = Some(Box::new(UndoBy::Code));
+    let name = Name::constant("s");
+    Entry::Worked {
+        call,
+        what: Call::Step { name, undo },
+        value: Payload::null(),
+        window: None,
+    }
+}
+
+fn rolled_back(call: u32, of: u32) -> [Entry; 2] {
+    let execution = None;
+    let what = Call::RollBack { of, execution };
+    [Entry::Begun { call, what }, done(call)]
+}
+
+/// A run that was rolled back, if its journal says this.
+fn undone(entries: &[Entry]) -> (RunId, RunRecord) {
+    let mut world = World::new();
+    let run = world.owned(A);
+    let round = recording(world.round(run), entries);
+    world.commit(round);
+    let state = RunState::RolledBack;
+    let round = ending(world.round(run), state);
+    world.commit(round);
+    (run, record(&world, run))
+}
+
+#[test]
+fn inv7_inv8_and_inv9_damage_to_a_rollback_is_found() {
+    let asked = || rolling_back(Why::Asked);
+    let ended = |state| Entry::Ended { state };
+    let [begun, over] = rolled_back(3, 1);
+    let completed = || settled(1, RunState::Completed);
+    let complete = Invariant::RollbackComplete;
+    let cases: Vec<(Option<Invariant>, Vec<Entry>)> = vec![
+        (
+            None,
+            vec![undoable(1), undoable(2), asked(), undo(3, 2), undo(4, 1)],
+        ),
+        (
+            Some(Invariant::RollbackOrder),
+            vec![undoable(1), undoable(2), asked(), undo(3, 1), undo(4, 2)],
+        ),
+        (
+            Some(complete),
+            vec![undoable(1), undoable(2), asked(), undo(3, 2)],
+        ),
+        (None, vec![undoable(1), asked(), rolling_back(Why::Skipped)]),
+        // Nothing but undoing comes after it began, and no undoing before.
+        (Some(Invariant::RollbackOrder), vec![asked(), did(1)]),
+        // What a call set off is undone before it.
+        (
+            None,
+            vec![worked(1), completed(), asked(), begun, over, undo(4, 1)],
+        ),
+        (
+            Some(Invariant::RollbackOrder),
+            vec![worked(1), completed(), asked(), undo(3, 1)],
+        ),
+        (
+            None,
+            vec![worked(1), settled(1, RunState::Failed), asked(), undo(3, 1)],
+        ),
+        // What is waited for has ended.
+        (
+            Some(Invariant::ParentAfterChildren),
+            vec![
+                worked(1),
+                settled(1, RunState::Running),
+                asked(),
+                undo(3, 1),
+            ],
+        ),
+        // Once.
+        (
+            Some(complete),
+            vec![
+                undoable(1),
+                asked(),
+                undo(2, 1),
+                ended(RunState::RolledBack),
+                asked(),
+            ],
+        ),
+        (
+            None,
+            vec![undoable(1), ended(RunState::Completed), asked(), undo(2, 1)],
+        ),
+    ];
+    for (expected, entries) in cases {
+        let (run, record) = undone(&entries);
+        let found = check_run(run, &record);
+        let kinds: Vec<_> = found.iter().map(|violation| violation.invariant).collect();
+        let expected: Vec<_> = expected.into_iter().collect();
+        assert_eq!(kinds, expected, "{entries:?}: {found:?}");
+    }
+}
+
+#[test]
+fn sc_20_the_undo_of_what_did_not_happen_is_found() {
+    let mut failed = undoable(1);
+    if let Entry::Did { outcome, .. } = &mut failed {
+        *outcome = Outcome::Failure(Box::new(Failure::business("no")));
+    }
+    let (run, record) = undone(&[failed, rolling_back(Why::Asked), undo(2, 1)]);
+    let found = check_run(run, &record);
+    let did_nothing = |violation: &Violation| violation.found.contains("did nothing");
+    assert!(found.iter().any(did_nothing), "{found:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{Call, Entry, Name, Outcome, Payload, RunState, Scope, UndoBy, Why};
 
 /// One call, as far as it can be undone.
@@ -74,7 +75,8 @@ impl History {
             } => {
                 self.seen(of(call));
                 let failed = matches!(outcome, Outcome::Failure(_));
-                if failed && matches!(what, Call::Step { .. }) {
+                let undone = mutant::on(Mutant::FailedStepUndone);
+                if failed && matches!(what, Call::Step { .. }) && !undone {
                     return;
                 }
                 self.begun(of(call), what, at, None);

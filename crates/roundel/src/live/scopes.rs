@@ -1,5 +1,6 @@
 //! What calls set off together, as its end reaches the function.
 
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
     Call, Caused, Consumed, Context, Delivery, Entry, Failure, Outcome, Payload, Publish, RunState,
     Scope, ScopeEnd, Source, Timestamp, limits,
@@ -115,7 +116,11 @@ impl LiveRun {
         if size > limits::PAYLOAD_BYTES {
             return Outcome::Failure(Box::new(too_large(what, size)));
         }
-        let value = scope_result(what, ends, failed).and_then(|()| match worked {
+        let mut all = std::borrow::Cow::Borrowed(ends);
+        if mutant::on(Mutant::FailurePresentedAgain) {
+            all.to_mut().extend(self.shared.lock().ended.clone());
+        }
+        let value = scope_result(what, &all, failed).and_then(|()| match worked {
             Some(value) => Ok(value),
             None => ends_value(ends),
         });
