@@ -54,6 +54,9 @@ pub struct Failure {
 pub struct Origin {
     /// In which run.
     pub run: RunId,
+    /// Of which workflow; empty if what recorded it did not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub workflow: String,
     /// In which call of it.
     pub call: u32,
     /// The call's name.
@@ -140,10 +143,37 @@ impl Failure {
         self
     }
 
+    /// What went wrong, where, and what caused it: one line each, across runs and processes.
+    #[must_use]
+    pub fn trace(&self) -> String {
+        let mut lines = Vec::new();
+        let mut next = Some(self);
+        while let Some(failure) = next {
+            let caused = if lines.is_empty() { "" } else { "caused by: " };
+            lines.push(format!("{caused}{}", failure.message));
+            if let Some(origin) = &failure.origin {
+                lines.push(format!("  at {origin}"));
+            }
+            next = failure.cause.as_deref();
+        }
+        lines.join("\n")
+    }
+
     /// Ends a call for good: no further attempt helps.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.class != Class::Transient
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Origin { run, name, .. } = self;
+        write!(f, "`{name}`, attempt {}, in run {run}", self.attempt)?;
+        match self.workflow.as_str() {
+            "" => Ok(()),
+            workflow => write!(f, " of `{workflow}`"),
+        }
     }
 }
 
@@ -189,6 +219,22 @@ mod tests {
         let failure = Failure::business("ä".repeat(limits::MESSAGE_BYTES));
         assert!(failure.message.len() <= limits::MESSAGE_BYTES + '…'.len_utf8());
         assert!(failure.message.ends_with('…'));
+    }
+
+    #[test]
+    fn sc_63_a_trace_says_where_and_what_caused_it() {
+        let mut cause = Failure::transient("slow");
+        // As it was stored before workflows were named.
+        let text = r#"{"run":"00000000-0000-7000-8000-000000000000","call":2,"name":"charge",
+            "attempt":3}"#;
+        let mut origin: Origin = serde_json::from_str(text).unwrap();
+        assert_eq!(origin.workflow, "");
+        origin.workflow = "pay".into();
+        cause.origin = Some(Box::new(origin));
+        let failure = Failure::business("declined").caused_by(cause);
+        let lines = "declined\ncaused by: slow\n  at `charge`, attempt 3, in run \
+                     00000000-0000-7000-8000-000000000000 of `pay`";
+        assert_eq!(failure.trace(), lines);
     }
 
     #[test]

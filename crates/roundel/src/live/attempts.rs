@@ -128,6 +128,7 @@ impl LiveRun {
         let (run, name) = (self.shared.info.run, what.signature().1.to_owned());
         let origin = Origin {
             run,
+            workflow: self.shared.info.workflow.as_str().to_owned(),
             call,
             name,
             attempt,
