@@ -28,6 +28,8 @@ pub enum RunChange {
         row: RunRow,
         /// Did the state or another column of an index change?
         reindex: bool,
+        /// Did how its end is told, what there is to undo, or a deadline change?
+        marks: bool,
     },
 }
 

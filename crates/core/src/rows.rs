@@ -14,9 +14,9 @@ use rustc_hash::FxHashMap;
 
 use crate::changes::{Changes, RunChange};
 use crate::{
-    Claimed, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, LatchId, LatchRow,
-    MailId, MailRow, Name, OfferId, OfferRow, PublicationId, PublicationRow, RunId, RunRow,
-    RunState, StateRow, SubscriptionId, SubscriptionRow, Timestamp, Told, UndoMark, WaitId,
+    Claimed, Deadlines, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, LatchId,
+    LatchRow, MailId, MailRow, Name, OfferId, OfferRow, PublicationId, PublicationRow, RunId,
+    RunRow, RunState, StateRow, SubscriptionId, SubscriptionRow, Timestamp, Told, UndoMark, WaitId,
     WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
@@ -33,26 +33,19 @@ struct Runs {
 struct RunSlot {
     row: Option<RunRow>,
     /// What the indexes have for it; none if the database does not have the row.
-    stored: Option<Indexed>,
+    stored: Option<(Indexed, Marks)>,
     changed: bool,
 }
 
-/// The state is among them: a list of parked runs is an index too. And what changes as seldom.
-type Indexed = (
-    LaneId,
-    bool,
-    i32,
-    Option<Timestamp>,
-    RunState,
-    Told,
-    UndoMark,
-);
+/// The state is among them: a list of parked runs is an index too.
+type Indexed = (LaneId, bool, i32, Option<Timestamp>, RunState);
 
-fn indexed(row: &RunRow) -> Indexed {
-    let place = (row.lane, row.suspect, row.priority, row.ready_at);
-    (
-        place.0, place.1, place.2, place.3, row.state, row.told, row.undo,
-    )
+/// What most runs never have.
+type Marks = (Told, UndoMark, Deadlines);
+
+fn indexed(row: &RunRow) -> (Indexed, Marks) {
+    let place = (row.lane, row.suspect, row.priority, row.ready_at, row.state);
+    (place, (row.told, row.undo, row.deadlines))
 }
 
 /// What rows in memory do not keep.
@@ -292,10 +285,13 @@ impl Rows {
             match (&slot.row, slot.stored) {
                 (Some(row), None) => runs.push(RunChange::Insert(row.clone())),
                 (Some(row), Some(before)) => {
-                    let reindex = indexed(row) != before;
+                    let (place, marks) = indexed(row);
+                    let reindex = place != before.0;
+                    let marks = marks != before.1;
                     runs.push(RunChange::Update {
                         row: row.clone(),
                         reindex,
+                        marks,
                     });
                 }
                 (None, _) => {

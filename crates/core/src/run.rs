@@ -259,6 +259,16 @@ pub struct RunRow {
 }
 
 impl RunRow {
+    /// Was it set off alone, without a deadline, and has it nothing to undo? Most are.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.told == Told::Message
+            && self.number.is_none()
+            && self.publication.is_none()
+            && self.undo == UndoMark::Nothing
+            && self.deadlines == Deadlines::default()
+    }
+
     /// Is somebody working on it? A lease that ends too far ahead was made by a clock that has
     /// since been set back, and does not count.
     #[must_use]

@@ -11,14 +11,25 @@ use rusqlite::types::Type;
 use rusqlite::{Error, Result, Row};
 use serde::de::DeserializeOwned;
 
-/// The columns of a run, in the order in which [`run`] reads them.
-macro_rules! run_columns {
+/// The columns that every run has something in.
+macro_rules! plain_run_columns {
     () => {
         "id, lane, state, priority, execution, epoch, owner, lease_until, ready_at, news_at, \
          timer_at, head, mail_last, mail, matched, waits, watchers, suspect, crashes, cancel, \
          holder, parent_run, parent_execution, parent_call, root, depth, key, created_at, \
-         changed_at, outcome, told_part, told_execution, told_call, number, publication, undo, \
-         forward_by, forward_set_by, rollback_by, rollback_set_by"
+         changed_at, outcome"
+    };
+}
+pub(super) use plain_run_columns;
+
+/// The columns of a run, in the order in which [`run`] reads them.
+macro_rules! run_columns {
+    () => {
+        concat!(
+            $crate::sqlite::columns::plain_run_columns!(),
+            ", told_part, told_execution, told_call, number, publication, undo, \
+             forward_by, forward_set_by, rollback_by, rollback_set_by"
+        )
     };
 }
 pub(super) use run_columns;

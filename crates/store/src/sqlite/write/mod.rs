@@ -13,7 +13,9 @@ use rusqlite::{Connection, Result, Statement, ToSql};
 use scopes::Scopes;
 
 use super::batch::keep;
-use super::columns::{RUN_COLUMNS, cancel_number, number, run_columns, told_numbers};
+use super::columns::{
+    RUN_COLUMNS, cancel_number, number, plain_run_columns, run_columns, told_numbers,
+};
 
 const RUN_INSERT: &str = concat!(
     "INSERT INTO roundel_run (",
@@ -21,6 +23,13 @@ const RUN_INSERT: &str = concat!(
     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
      ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, \
      ?35, ?36, ?37, ?38, ?39, ?40)"
+);
+/// A run that has nothing in the columns that most have nothing in.
+const RUN_INSERT_PLAIN: &str = concat!(
+    "INSERT INTO roundel_run (",
+    plain_run_columns!(),
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
+     ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)"
 );
 /// What changes in a round that continues: no column of an index, none with a check.
 const RUN_ADVANCE: &str = "UPDATE roundel_run SET execution = ?2, epoch = ?3, owner = ?4, \
@@ -31,9 +40,9 @@ const RUN_MOVE: &str = "UPDATE roundel_run SET execution = ?2, epoch = ?3, owner
      lease_until = ?5, news_at = ?6, timer_at = ?7, head = ?8, mail_last = ?9, mail = ?10, \
      matched = ?11, waits = ?12, watchers = ?13, crashes = ?14, cancel = ?15, holder = ?16, \
      changed_at = ?17, lane = ?18, state = ?19, priority = ?20, ready_at = ?21, suspect = ?22, \
-     outcome = ?23, told_part = ?24, told_execution = ?25, told_call = ?26, undo = ?27, \
-     rollback_by = ?28, rollback_set_by = ?29 \
-     WHERE id = ?1";
+     outcome = ?23 WHERE id = ?1";
+const RUN_MARKS: &str = "UPDATE roundel_run SET told_part = ?2, told_execution = ?3, \
+     told_call = ?4, undo = ?5, rollback_by = ?6, rollback_set_by = ?7 WHERE id = ?1";
 const JOURNAL_INSERT: &str = "INSERT INTO roundel_journal \
      (run, execution, first, count, epoch, at, entries) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const LANE_INSERT: &str =
@@ -90,6 +99,8 @@ const RUN_DELETE: [&str; 10] = [
 /// The statements that write, of one connection.
 pub(super) struct Writes<'c> {
     run_insert: Statement<'c>,
+    run_insert_plain: Statement<'c>,
+    run_marks: Statement<'c>,
     run_advance: Statement<'c>,
     run_move: Statement<'c>,
     journal: Statement<'c>,
@@ -123,6 +134,8 @@ impl<'c> Writes<'c> {
         let prepare = |sql| keep(connection, sql);
         Ok(Writes {
             run_insert: prepare(RUN_INSERT)?,
+            run_insert_plain: prepare(RUN_INSERT_PLAIN)?,
+            run_marks: prepare(RUN_MARKS)?,
             run_advance: prepare(RUN_ADVANCE)?,
             run_move: prepare(RUN_MOVE)?,
             journal: prepare(JOURNAL_INSERT)?,
@@ -162,7 +175,16 @@ impl<'c> Writes<'c> {
         for change in &changes.runs {
             match change {
                 RunChange::Insert(row) => self.insert(row)?,
-                RunChange::Update { row, reindex } => self.update(row, *reindex)?,
+                RunChange::Update {
+                    row,
+                    reindex,
+                    marks,
+                } => {
+                    self.update(row, *reindex)?;
+                    if *marks {
+                        self.marks(row)?;
+                    }
+                }
             }
         }
         for row in &changes.journal {
@@ -241,7 +263,11 @@ impl<'c> Writes<'c> {
     }
 
     fn insert(&mut self, row: &RunRow) -> Result<()> {
-        let mut bind = Bind::new(&mut self.run_insert);
+        let plain = row.is_plain();
+        let mut bind = Bind::new(match plain {
+            true => &mut self.run_insert_plain,
+            false => &mut self.run_insert,
+        });
         bind.next(row.id.as_bytes())?;
         bind.next(row.lane.0)?;
         bind.next(row.state.as_str())?;
@@ -272,6 +298,10 @@ impl<'c> Writes<'c> {
         bind.next(row.created_at.0)?;
         bind.next(row.changed_at.0)?;
         bind.next(outcome(row)?)?;
+        if plain {
+            bind.statement.raw_execute()?;
+            return Ok(());
+        }
         let (part, execution, call) = told_numbers(row.told);
         bind.next(part)?;
         bind.next(execution)?;
@@ -287,8 +317,7 @@ impl<'c> Writes<'c> {
     }
 
     fn update(&mut self, row: &RunRow, reindex: bool) -> Result<()> {
-        // An outcome comes and goes with the state, which counts as indexed, as all that is
-        // written with it.
+        // An outcome comes and goes with the state, which counts as indexed.
         let moved = reindex || row.outcome.is_some();
         let statement = if moved {
             &mut self.run_move
@@ -320,15 +349,23 @@ impl<'c> Writes<'c> {
             bind.time(row.ready_at)?;
             bind.next(row.suspect)?;
             bind.next(outcome(row)?)?;
-            let (part, execution, call) = told_numbers(row.told);
-            bind.next(part)?;
-            bind.next(execution)?;
-            bind.next(call)?;
-            bind.next(row.undo.number())?;
-            bind.deadline(row.deadlines.rollback)?;
         }
         let written = bind.statement.raw_execute()?;
         assert_eq!(written, 1, "run {} was read and is gone", row.id);
+        Ok(())
+    }
+
+    /// What most runs never have.
+    fn marks(&mut self, row: &RunRow) -> Result<()> {
+        let (part, execution, call) = told_numbers(row.told);
+        let mut bind = Bind::new(&mut self.run_marks);
+        bind.next(row.id.as_bytes())?;
+        bind.next(part)?;
+        bind.next(execution)?;
+        bind.next(call)?;
+        bind.next(row.undo.number())?;
+        bind.deadline(row.deadlines.rollback)?;
+        bind.statement.raw_execute()?;
         Ok(())
     }
 
