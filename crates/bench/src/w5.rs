@@ -3,7 +3,7 @@
 //! to wake their parent, and whether a hundred thousand parents that wait change anything for one
 //! that becomes ready. What is compared takes turns in the same process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use roundel::{Cx, Engine, Failure, Result as RunResult, RunState, Topic, Tx, Workflow, future};
@@ -129,22 +129,7 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     let folder = tempfile::Builder::new()
         .prefix("w5-")
         .tempdir_in(&plan.dir)?;
-    let engine = Engine::open(folder.path().join("w5.db"))
-        .register(CHILDREN, children)
-        .register(PUBLISHES, publishes)
-        .register(ONE, leaf)
-        .register(TWO, leaf)
-        .register(THREE, leaf)
-        .register(TREE, tree)
-        .register(LEAF, undoable_leaf)
-        .register(MANY, many)
-        .register(WAITS, waits)
-        .register(SLEEPS, sleeps)
-        .subscribe(PLACED, ONE)
-        .subscribe(PLACED, TWO)
-        .subscribe(PLACED, THREE)
-        .start()
-        .await?;
+    let engine = open(&folder.path().join("w5.db")).await?;
     progress("three children, and three subscribers, in turn");
     let (mut plain, mut published) = (Vec::new(), Vec::new());
     for turn in 0..=plan.turns {
@@ -199,6 +184,26 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
         among_waiting_p50_us: among,
         waiting_cost: among / alone,
     })
+}
+
+async fn open(file: &Path) -> Result<Engine, Error> {
+    let engine = Engine::open(file)
+        .register(CHILDREN, children)
+        .register(PUBLISHES, publishes)
+        .register(ONE, leaf)
+        .register(TWO, leaf)
+        .register(THREE, leaf)
+        .register(TREE, tree)
+        .register(LEAF, undoable_leaf)
+        .register(MANY, many)
+        .register(WAITS, waits)
+        .register(SLEEPS, sleeps)
+        .subscribe(PLACED, ONE)
+        .subscribe(PLACED, TWO)
+        .subscribe(PLACED, THREE)
+        .start()
+        .await?;
+    Ok(engine)
 }
 
 /// Starts so many at once and waits for all; returns how many ended per second, and which.
