@@ -25,7 +25,7 @@ mod trees;
 mod worker;
 mod world;
 
-pub use exhaust::{Point, Reach, SCENARIOS, exhaust};
+pub use exhaust::{Point, Reach, SCENARIOS, exhaust, short_scenarios};
 pub use marks::{Mark, Marks};
 pub use report::{Hunt, Report, hunt, play_all};
 pub use roundel_core::mutant::Mutant;
