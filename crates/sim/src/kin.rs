@@ -3,12 +3,11 @@
 //! (INV8), undone completely and once (INV9), one run for each subscriber (D1).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use roundel_core::{
-    Accept, Cancel, Caused, Delete, Join, Joined, Name, Op, Outcome, Payload, PublicationId,
-    Publish, Reply, Resume, Round, Rows, RunId, RunRow, RunState, Subscribe, Target, Then, Told,
-    Undo, UndoMark, Undone,
+    Accept, Caused, Join, Joined, Name, Op, Outcome, Payload, PublicationId, Publish, Reply,
+    Resume, Round, Rows, RunId, RunRow, RunState, Subscribe, Target, Then, Told, Undo, UndoMark,
+    Undone,
 };
 use roundel_store::Model;
 
@@ -18,15 +17,13 @@ use crate::site::{Line, Site, Way};
 use crate::trees::{self, Plot};
 use crate::world::{NAMESPACE, World};
 
-const TOPIC: Name = Name::constant("news");
-/// For how long what clients publish may be joined.
-const WINDOW: Duration = Duration::from_millis(300);
+pub(crate) const TOPIC: Name = Name::constant("news");
 
 /// What is known of runs that belong together.
 #[derive(Debug, Default)]
 pub(crate) struct Kin {
     /// Who subscribed when it was published.
-    pinned: BTreeMap<PublicationId, BTreeSet<Name>>,
+    pub(crate) pinned: BTreeMap<PublicationId, BTreeSet<Name>>,
     /// Runs of which an undo was left out, or what remains accepted.
     left_out: BTreeSet<RunId>,
     /// Runs whose rollback an operator lets go on, whatever those above them do.
@@ -105,7 +102,7 @@ impl World<'_> {
         self.model.take_hints();
     }
 
-    fn subscription(workflow: Name, on: bool) -> Op {
+    pub(crate) fn subscription(workflow: Name, on: bool) -> Op {
         Op::Subscribe(Subscribe {
             namespace: NAMESPACE,
             topic: TOPIC,
@@ -136,86 +133,13 @@ impl World<'_> {
     }
 
     /// Some run, in whichever state if none is given.
-    fn any_run(&mut self, state: Option<RunState>) -> Target {
+    pub(crate) fn any_run(&mut self, state: Option<RunState>) -> Target {
         let rows = self.model.rows().runs();
         let fits = |row: &&RunRow| state.is_none_or(|state| row.state == state);
         let mut runs: Vec<RunId> = rows.filter(fits).map(|row| row.id).collect();
         runs.sort_unstable();
         let at = self.random.below(runs.len().max(1));
         Target::Run(runs.get(at).copied().unwrap_or(RunId::from_bytes([1; 16])))
-    }
-
-    /// What is asked of runs that cooperate.
-    pub(crate) fn cooperate(&mut self) -> Op {
-        let namespace = NAMESPACE;
-        match self.random.below(12) {
-            0..3 => {
-                let target = self.any_run(Some(RunState::Completed));
-                Op::Undo(Undo { namespace, target })
-            }
-            3 => {
-                let target = self.any_run(None);
-                Op::Undo(Undo { namespace, target })
-            }
-            4 | 5 => {
-                let target = self.any_run(Some(RunState::RollbackFailed));
-                let skip = self.random.once_in(2);
-                Op::Resume(Resume {
-                    namespace,
-                    target,
-                    skip,
-                })
-            }
-            6 => {
-                let target = self.any_run(Some(RunState::RollbackFailed));
-                Op::Accept(Accept { namespace, target })
-            }
-            7 if self.random.once_in(2) => {
-                let known = self.book.kin.pinned.keys();
-                let known: Vec<PublicationId> = known.copied().collect();
-                let at = self.random.below(known.len().max(1));
-                let none = PublicationId::from_bytes([1; 16]);
-                Op::Join(Join {
-                    namespace,
-                    publication: known.get(at).copied().unwrap_or(none),
-                    workflow: Name::constant("late"),
-                })
-            }
-            7 => {
-                let workflow = if self.random.once_in(2) {
-                    "tree"
-                } else {
-                    "twig"
-                };
-                let on = self.random.once_in(2);
-                World::subscription(Name::constant(workflow), on)
-            }
-            8 if self.faults.operators => {
-                let (target, force) = (self.any_run(None), true);
-                Op::Delete(Delete {
-                    namespace,
-                    target,
-                    force,
-                })
-            }
-            8 | 9 => Op::Publish(Publish {
-                namespace,
-                id: PublicationId(self.random.id()),
-                topic: TOPIC,
-                payload: self.plot(),
-                deadlines: roundel_core::Deadlines::default(),
-                context: roundel_core::Context::default(),
-                window: self.random.once_in(2).then_some(WINDOW),
-            }),
-            _ => {
-                let (target, claimant) = (self.any_run(None), None);
-                Op::Cancel(Cancel {
-                    namespace,
-                    target,
-                    claimant,
-                })
-            }
-        }
     }
 
     /// What lets a run go on that is parked, or whose rollback failed.

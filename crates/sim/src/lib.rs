@@ -7,6 +7,7 @@
 //! Absent on purpose: the asynchronous worker. It is mirrored by `worker.rs` and `drive.rs`, so
 //! that every place where it waits is a place where a schedule can crash it.
 
+mod asks;
 mod book;
 mod client;
 mod drive;
