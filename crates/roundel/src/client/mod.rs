@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use roundel_core::{
     Cancel, Cancelled, Claimant, Delete, Name, Op, Patch, Patched, Payload, Reply, Resume,
+    Timestamp,
 };
 use roundel_store::{Answer, Answered, Ask, Query, RunFilter, RunView, Stats};
 use serde::Serialize;
@@ -342,6 +343,13 @@ impl Inner {
         let receiver = coming.receiver.as_mut().expect("just put there");
         let answered = self.in_time(receiver).await?;
         coming.receiver = None;
+        if let (Err(roundel_store::Error::Unknown(_)), Some(worker)) =
+            (&answered.result, &self.worker)
+        {
+            // It may have leased a run to this process, which comes back when that lease ends: a
+            // claim says when.
+            worker.claim_at(Timestamp(0));
+        }
         let mut reply = answered.result?;
         if matches!(&reply, Reply::Started(started) if started.new) {
             self.counters.runs_started.one();

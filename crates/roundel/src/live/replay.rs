@@ -110,7 +110,9 @@ impl LiveRun {
 
     /// One entry, given to the function as it was when it was live.
     pub(super) fn replay_entry(&mut self, entry: Entry, at: Timestamp) -> Result<(), Failure> {
-        let number = self.head - self.replay.len() as u64;
+        // A journal that was read late may be longer than it was when the run was claimed: what
+        // comes of that is fenced.
+        let number = self.head.saturating_sub(self.replay.len() as u64);
         self.history
             .note(&entry, number, self.shared.info.execution);
         match entry {
@@ -320,7 +322,7 @@ impl LiveRun {
     }
 
     fn diverged(&self, recorded: &str, asked: &str) -> Failure {
-        let entry = self.head - self.replay.len() as u64;
+        let entry = self.head.saturating_sub(self.replay.len() as u64);
         Failure::permanent(format!(
             "run {} diverged at entry {entry}: the journal has {recorded}, the code asked for \
              {asked}; restore the old code, or start new runs on a new version; then resume it",
