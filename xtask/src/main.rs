@@ -6,6 +6,7 @@
 
 mod newcomer;
 mod reliability;
+mod server;
 mod steps;
 mod tidy;
 

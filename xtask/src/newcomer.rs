@@ -22,8 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Builds and runs what the pages show, and prints what happens; true when all of it works.
 pub(crate) fn run(root: &Path) -> bool {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    match try_out(root, &target) {
+    match try_out(root, &target(root)) {
         Ok(()) => true,
         Err(error) => {
             println!("      {error}");
@@ -32,21 +31,41 @@ pub(crate) fn run(root: &Path) -> bool {
     }
 }
 
-fn try_out(root: &Path, target: &Path) -> Result<(), String> {
-    let folder = target.join("newcomer");
-    let failed = |error: io::Error| format!("{} cannot be made: {error}", folder.display());
+/// Builds it, so that [`run`] has nothing left to build. Whether it could be is seen there.
+pub(crate) fn build_ahead(root: &Path) {
+    let _ = build(root, &target(root));
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
+}
+
+fn failed(folder: &Path) -> impl Fn(io::Error) -> String + Copy {
+    move |error| format!("{} cannot be made: {error}", folder.display())
+}
+
+/// Gives the names of its programs.
+fn build(root: &Path, target: &Path) -> Result<Vec<String>, String> {
+    let folder = &target.join("newcomer");
+    let failed = failed(folder);
     let pages = PAGES
         .iter()
         .map(|page| Ok((*page, fs::read_to_string(root.join(page))?)));
     let pages: Vec<_> = pages.collect::<io::Result<_>>().map_err(failed)?;
-    let programs = make(root, &folder, &pages).map_err(failed)?;
+    let programs = make(root, folder, &pages).map_err(failed)?;
     let mut build = cargo(root, &["build", "--quiet"]);
     // Inside this folder Cargo finds the same settings as in the workspace.
-    build.current_dir(&folder).env("CARGO_TARGET_DIR", target);
+    build.current_dir(folder).env("CARGO_TARGET_DIR", target);
     if !build.status().is_ok_and(|status| status.success()) {
         return Err("the pages do not compile".to_owned());
     }
-    for program in programs {
+    Ok(programs)
+}
+
+fn try_out(root: &Path, target: &Path) -> Result<(), String> {
+    let folder = &target.join("newcomer");
+    let failed = failed(folder);
+    for program in build(root, target)? {
         let place = folder.join("run").join(&program);
         fs::create_dir_all(&place).map_err(failed)?;
         let binary = target.join("debug").join(&program);
@@ -99,17 +118,12 @@ fn make(root: &Path, folder: &Path, pages: &[(&str, String)]) -> io::Result<Vec<
 fn manifest(workspace: &str, dependencies: &BTreeSet<String>) -> String {
     let dependencies: Vec<&str> = dependencies.iter().map(String::as_str).collect();
     let profile = workspace.find("[profile.dev]").unwrap_or(workspace.len());
-    let mut manifest = format!(
+    format!(
         "[package]\nname = \"newcomer\"\nedition = \"2024\"\n\n[workspace]\n\n\
          [dependencies]\n{}\n\n{}",
         dependencies.join("\n"),
         &workspace[profile..]
-    );
-    // What the profile says of others does not hold for these at home, where they are members.
-    for library in ["roundel", "roundel-core", "roundel-store"] {
-        manifest += &format!("\n[profile.dev.package.{library}]\nopt-level = 0\n");
-    }
-    manifest
+    )
 }
 
 /// The fenced blocks of this language.

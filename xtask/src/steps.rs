@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{newcomer, reliability, tidy};
+use crate::{newcomer, reliability, server, tidy};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -38,7 +38,10 @@ pub(crate) const TEST: &[Step] = &[
 ];
 
 /// Schedules of a test run.
-const SCHEDULES: &str = "200_000";
+const SCHEDULES: &str = "1_000_000";
+
+/// What Cargo is told of it.
+const SIMULATOR: &[&str] = &["--profile", "sim", "--quiet", "--package", "roundel-sim"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -198,14 +201,45 @@ fn is_installed(step: Step, root: &Path) -> bool {
     probe.status().is_ok_and(|status| status.success())
 }
 
-/// Runs the tests, which hand their figures over.
+/// Runs the tests, which hand their figures over, and say what had no server.
 fn tests(root: &Path) -> bool {
     let figures = reliability::file(root);
+    let untested = figures.with_file_name("untested");
     // Those of an earlier run are no longer true.
-    let _ = std::fs::remove_file(&figures);
+    for file in [&figures, &untested] {
+        let _ = std::fs::remove_file(file);
+    }
+    let server = match server::start() {
+        Ok(server) => server,
+        Err(()) => return false,
+    };
+    let mut build = cargo(root, Step::Tests.arguments());
+    if !build
+        .arg("--no-run")
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        return false;
+    }
     let mut command = cargo(root, Step::Tests.arguments());
     command.env(reliability::VARIABLE, figures);
-    command.status().is_ok_and(|status| status.success())
+    command.env(roundel_testpg::UNTESTED, &untested);
+    if let Some(server) = &server {
+        command.env(roundel_testpg::VARIABLE, server.address());
+    }
+    // Tests wait more than they compute: meanwhile one core builds what the next steps run. Whether
+    // it could be built is seen there.
+    let passed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = cargo(root, &[&["build"], SIMULATOR].concat()).status();
+            newcomer::build_ahead(root);
+        });
+        command.status().is_ok_and(|status| status.success())
+    });
+    if let Some(lines) = server::missed(&untested) {
+        println!("      {lines}");
+    }
+    passed
 }
 
 /// Plays the schedules of a test run, and adds its figures to those of the tests.
@@ -235,16 +269,7 @@ pub(crate) fn simulate(root: &Path, options: &[String]) -> bool {
 }
 
 fn simulator(root: &Path, options: &[&str]) -> Command {
-    let program = [
-        "run",
-        "--profile",
-        "sim",
-        "--quiet",
-        "--package",
-        "roundel-sim",
-        "--",
-    ];
-    let mut command = cargo(root, &program);
+    let mut command = cargo(root, &[&["run"], SIMULATOR, &["--"]].concat());
     command.args(options);
     command
 }

@@ -2,18 +2,18 @@
 //! the size of a fan-out. Each is measured at several sizes, in turn, and compared with the
 //! smallest.
 
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use roundel::{Cx, Engine, Failure, Result as RunResult, Signal, Workflow};
+use roundel::{Cx, Failure, Result as RunResult, Signal, Workflow};
 use serde::Serialize;
 
-use crate::Error;
 use crate::beside::{Beside, TURN};
+use crate::ground::{Ground, Target};
 use crate::others::{Others, at_rest};
 use crate::percentile::median;
 use crate::w1::Place;
 use crate::w3::Family;
+use crate::{Error, Raw};
 
 const LONG: Workflow<u32, u64> = Workflow::named("bench-long");
 const RESUMED: Workflow<u32, u64> = Workflow::named("bench-resumed");
@@ -22,11 +22,11 @@ const GO: Signal<u64> = Signal::named("go");
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the files go.
-    pub dir: PathBuf,
-    /// Numbers of ended runs in the file.
+    /// Where to measure.
+    pub target: Target,
+    /// Numbers of ended runs in the database.
     pub stored: Vec<u64>,
-    /// Numbers of sleeping runs in the file.
+    /// Numbers of sleeping runs in the database.
     pub waiting: Vec<u64>,
     /// Numbers of effects of one run.
     pub journal: Vec<u32>,
@@ -53,12 +53,11 @@ pub struct Figures {
     pub replay: Vec<Point>,
     /// Children per second of one parent alone, by how many it has.
     pub children: Vec<Point>,
-    /// The raw limit: rows per second in batches of a hundred.
-    pub limit_rows_per_second: f64,
+    /// The raw limit.
+    #[serde(flatten)]
+    pub raw: Raw,
     /// The lowest ratio of any point to the smallest of its kind.
     pub ratio: f64,
-    /// Appending 4 KiB and syncing.
-    pub fdatasync_p50_us: f64,
 }
 
 /// One size.
@@ -91,11 +90,12 @@ async fn resumed(cx: Cx, effects: u32) -> RunResult<u64> {
 /// # Errors
 /// When the folder or the database cannot be used.
 pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
-    let folder = tempfile::Builder::new()
-        .prefix("growth-")
-        .tempdir_in(&plan.dir)?;
-    let dir = folder.path();
-    let mut beside = Beside::open(dir)?;
+    let work = async |ground: &Ground| on(ground, plan, progress).await;
+    Ground::with(&plan.target, "growth", work).await
+}
+
+async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
+    let mut beside = ground.beside().await?;
     let stored = |stored| Others {
         stored,
         sleeping: 0,
@@ -106,16 +106,15 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     };
     progress("stored runs");
     let others = plan.stored.iter().copied().map(stored).collect();
-    let stored = beside_others(plan, others, &mut beside, (&dir.join("stored"), progress)).await?;
+    let stored = beside_others(plan, others, &mut beside, (ground, "stored", progress)).await?;
     progress("waiting runs");
     let others = plan.waiting.iter().copied().map(waiting).collect();
-    let waiting =
-        beside_others(plan, others, &mut beside, (&dir.join("waiting"), progress)).await?;
+    let waiting = beside_others(plan, others, &mut beside, (ground, "waiting", progress)).await?;
     progress("long journals");
-    let journal = journals(plan, &dir.join("journal.db"), &mut beside).await?;
-    let replay = replays(plan, &dir.join("replay.db"), &mut beside).await?;
+    let journal = journals(plan, ground, &mut beside).await?;
+    let replay = replays(plan, ground, &mut beside).await?;
     progress("large fan-outs");
-    let children = fan_outs(plan, dir.join("children.db"), &mut beside).await?;
+    let children = fan_outs(plan, ground, &mut beside).await?;
     let all = [&stored, &waiting, &journal, &replay, &children];
     let lowest = all.into_iter().flatten().map(|point| point.ratio);
     Ok(Figures {
@@ -126,29 +125,30 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
         journal,
         replay,
         children,
-        limit_rows_per_second: beside.rows_per_second(),
-        fdatasync_p50_us: beside.fdatasync_p50_us(),
+        raw: beside.raw(None),
     })
 }
 
-/// W1 in files that hold so many other runs.
+/// What is told what is being done.
+type Progress<'a> = &'a dyn Fn(&str);
+
+/// W1 in databases that hold so many other runs.
 async fn beside_others(
     plan: &Plan,
     sizes: Vec<Others>,
     beside: &mut Beside,
-    (dir, progress): (&Path, &dyn Fn(&str)),
+    (ground, kind, progress): (&Ground, &str, Progress<'_>),
 ) -> Result<Vec<Point>, Error> {
-    std::fs::create_dir(dir)?;
     let mut places = Vec::new();
     for (number, others) in sizes.iter().enumerate() {
-        let mut place = Place::open(&dir.join(format!("{number}.db"))).await?;
+        let mut place = Place::open(ground.engine(&format!("{kind}{number}"))).await?;
         others.put_into(&place.engine, progress).await?;
         place.slice(plan.in_flight).await?;
         place.rates.clear();
         places.push(place);
     }
     for _ in 0..plan.turns {
-        beside.rows()?;
+        beside.rows().await?;
         for place in &mut places {
             place.slice(plan.in_flight).await?;
         }
@@ -161,12 +161,13 @@ async fn beside_others(
 }
 
 /// One run alone, of so many effects. Short ones are repeated, so that each turn is as long.
-async fn journals(plan: &Plan, file: &Path, beside: &mut Beside) -> Result<Vec<Point>, Error> {
-    let engine = Engine::open(file).register(LONG, long).start().await?;
+async fn journals(plan: &Plan, ground: &Ground, beside: &mut Beside) -> Result<Vec<Point>, Error> {
+    let engine = ground.engine("journal").register(LONG, long);
+    let engine = engine.start().await?;
     let longest = plan.journal.iter().copied().max().unwrap_or(1);
     let mut rates = vec![Vec::new(); plan.journal.len()];
     for _ in 0..plan.turns {
-        beside.syncs(TURN)?;
+        beside.syncs(TURN).await?;
         for (effects, rates) in plan.journal.iter().zip(&mut rates) {
             let runs = (longest / effects.max(&1)).clamp(1, 10);
             let begin = Instant::now();
@@ -181,15 +182,16 @@ async fn journals(plan: &Plan, file: &Path, beside: &mut Beside) -> Result<Vec<P
 }
 
 /// A run of so many effects that has left memory and gets the signal it waits for.
-async fn replays(plan: &Plan, file: &Path, beside: &mut Beside) -> Result<Vec<Point>, Error> {
-    let engine = Engine::open(file)
+async fn replays(plan: &Plan, ground: &Ground, beside: &mut Beside) -> Result<Vec<Point>, Error> {
+    let engine = ground
+        .engine("replay")
         .register(RESUMED, resumed)
         .keep_in_memory(0, std::time::Duration::ZERO)
         .start()
         .await?;
     let mut rates = vec![Vec::new(); plan.journal.len()];
     for _ in 0..plan.turns {
-        beside.syncs(TURN)?;
+        beside.syncs(TURN).await?;
         for (effects, rates) in plan.journal.iter().zip(&mut rates) {
             let mut run = engine.start(RESUMED, effects).await?;
             at_rest(&engine).await;
@@ -204,11 +206,11 @@ async fn replays(plan: &Plan, file: &Path, beside: &mut Beside) -> Result<Vec<Po
     Ok(medians(&plan.journal, &rates))
 }
 
-async fn fan_outs(plan: &Plan, file: PathBuf, beside: &mut Beside) -> Result<Vec<Point>, Error> {
-    let family = Family::open(file).await?;
+async fn fan_outs(plan: &Plan, ground: &Ground, beside: &mut Beside) -> Result<Vec<Point>, Error> {
+    let family = Family::open(ground.engine("children")).await?;
     let mut rates = vec![Vec::new(); plan.children.len()];
     for _ in 0..plan.turns {
-        beside.syncs(TURN)?;
+        beside.syncs(TURN).await?;
         for (children, rates) in plan.children.iter().zip(&mut rates) {
             let milliseconds = family.one(*children).await?;
             rates.push(f64::from(*children) / milliseconds * 1e3);

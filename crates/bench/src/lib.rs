@@ -6,12 +6,15 @@
 
 mod beside;
 mod error;
+mod ground;
 pub mod growth;
+mod helper;
 pub mod idle;
 pub mod limit;
 mod others;
 pub mod percentile;
 mod process;
+pub mod retention;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -21,5 +24,8 @@ pub mod w3;
 pub mod w4;
 pub mod w5;
 
+pub use beside::Raw;
 pub use error::Error;
+pub use ground::Target;
+pub use helper::{Role, help};
 pub use process::others_running;

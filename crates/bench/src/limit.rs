@@ -1,11 +1,14 @@
-//! The raw limit of the machine: how fast one durable SQLite writer is when nothing decides.
+//! The raw limit of the machine: how fast one durable writer is when nothing decides, over SQLite
+//! or on a PostgreSQL server.
 //!
 //! The tables and the order of writes are those of a journal of interleaved runs, reduced to the
-//! two statements that no engine over SQLite can avoid. An engine's throughput on the same disk,
+//! two statements that no engine can avoid. An engine's throughput on the same disk,
 //! divided by `rows_per_second`, says how much the engine itself costs.
 //!
-//! Everything is written to a fresh folder inside the given one, which is removed afterwards, also
-//! after an error. Nothing is tuned beyond `synchronous=FULL`, so that the limit stays honest.
+//! Everything is written to a fresh folder, or schema, which is removed afterwards, also after an
+//! error. Nothing is tuned beyond `synchronous=FULL`, so that the limit stays honest.
+
+pub(crate) mod server;
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -15,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, Statement, params};
 use serde::Serialize;
 
+use crate::ground::{Ground, Target};
 use crate::percentile::Sorted;
 
 /// Rows written in one transaction.
@@ -46,11 +50,18 @@ const ADVANCE: &str = "UPDATE run SET state = 1, head = ?2, changed = ?3 WHERE i
 pub struct Limit {
     /// Journal rows per second, each with its run row, in durable batches of a hundred.
     pub rows_per_second: f64,
-    /// Appending 4 KiB to a file and syncing its data.
-    pub fdatasync_p50_us: f64,
-    pub fdatasync_p99_us: f64,
     /// The `COMMIT` of one batch, which makes it durable.
     pub commit_p50_us: f64,
+    /// Over a file: appending 4 KiB to it and syncing its data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fdatasync_p50_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fdatasync_p99_us: Option<f64>,
+    /// On a server: one row inserted and committed, there and back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip_p50_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip_p99_us: Option<f64>,
 }
 
 /// Why the limit could not be measured: in both cases the folder does not allow it.
@@ -63,27 +74,58 @@ pub enum Error {
     Database(#[from] rusqlite::Error),
 }
 
-/// Measures for about `time`, in a fresh folder inside `dir`: a quarter of it goes to the disk
-/// alone, the rest to the database. At least one sample of each is taken, however short the time.
-pub fn measure(dir: &Path, time: Duration) -> Result<Limit, Error> {
-    let folder = tempfile::Builder::new().prefix("limit-").tempdir_in(dir)?;
+/// Measures for about `time`: a quarter of it goes to the disk alone, or to round trips, the rest
+/// to batches. At least one sample of each is taken, however short the time.
+///
+/// # Errors
+/// When the folder or the server cannot be used.
+pub async fn measure(target: &Target, time: Duration) -> Result<Limit, crate::Error> {
+    Ground::with(target, "limit", async |ground| match ground {
+        Ground::Folder(folder) => Ok(tokio::task::block_in_place(|| {
+            on_disk(folder.path(), time)
+        })?),
+        Ground::Server { url, .. } => Ok(on_server(url, &ground.schema("raw"), time).await?),
+    })
+    .await
+}
+
+async fn on_server(url: &str, schema: &str, time: Duration) -> Result<Limit, sqlx::Error> {
+    let mut server = server::Server::open(url, schema).await?;
+    let mut round_trips = vec![server.round_trip().await?];
+    let start = Instant::now();
+    while start.elapsed() < time / 4 {
+        round_trips.push(server.round_trip().await?);
+    }
+    let written = server.write_for(time - time / 4).await?;
+    let round_trips = Sorted::new(round_trips);
+    Ok(Limit {
+        rows_per_second: written.rows_per_second,
+        commit_p50_us: percentile(&written.commits_us, 50.0),
+        fdatasync_p50_us: None,
+        fdatasync_p99_us: None,
+        round_trip_p50_us: Some(percentile(&round_trips, 50.0)),
+        round_trip_p99_us: Some(percentile(&round_trips, 99.0)),
+    })
+}
+
+fn on_disk(folder: &Path, time: Duration) -> Result<Limit, Error> {
     let disk_time = time / 4;
-    let mut disk = Disk::open(&folder.path().join("append"))?;
+    let mut disk = Disk::open(&folder.join("append"))?;
     let mut syncs = vec![disk.sync()?];
     let start = Instant::now();
     while start.elapsed() < disk_time && syncs.len() < MAX_APPENDS {
         syncs.push(disk.sync()?);
     }
-    let mut rows = Rows::open(&folder.path().join("rows.db"))?;
+    let mut rows = Rows::open(&folder.join("rows.db"))?;
     let written = rows.write_for(time - disk_time)?;
-    drop(rows);
-    folder.close()?;
     let syncs = Sorted::new(syncs);
     Ok(Limit {
         rows_per_second: written.rows_per_second,
-        fdatasync_p50_us: percentile(&syncs, 50.0),
-        fdatasync_p99_us: percentile(&syncs, 99.0),
         commit_p50_us: percentile(&written.commits_us, 50.0),
+        fdatasync_p50_us: Some(percentile(&syncs, 50.0)),
+        fdatasync_p99_us: Some(percentile(&syncs, 99.0)),
+        round_trip_p50_us: None,
+        round_trip_p99_us: None,
     })
 }
 
@@ -144,13 +186,10 @@ impl Rows {
     pub fn open(path: &Path) -> Result<Rows, Error> {
         let connection = Connection::open(path)?;
         connection.execute_batch(OPEN)?;
-        let since_1970 = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         Ok(Rows {
             connection,
             turn: 0,
-            epoch: since_1970.as_millis() as u64,
+            epoch: milliseconds_since_1970(),
         })
     }
 
@@ -260,6 +299,11 @@ fn scramble(input: u64) -> u64 {
     value ^ (value >> 31)
 }
 
+fn milliseconds_since_1970() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.unwrap_or_default().as_millis() as u64
+}
+
 fn microseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
@@ -271,29 +315,35 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_measurement_fills_every_field_and_leaves_nothing_behind() {
+    fn folder(path: &Path) -> Target {
+        Target::Folder(path.to_owned())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_measurement_fills_every_field_and_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        let limit = measure(dir.path(), Duration::from_millis(40)).unwrap();
+        let limit = measure(&folder(dir.path()), Duration::from_millis(40)).await;
+        let limit = limit.unwrap();
         assert!(limit.rows_per_second > 0.0);
-        assert!(limit.fdatasync_p50_us > 0.0);
+        assert!(limit.fdatasync_p50_us > Some(0.0));
         assert!(limit.fdatasync_p99_us >= limit.fdatasync_p50_us);
         assert!(limit.commit_p50_us > 0.0);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
-    #[test]
-    fn no_time_at_all_still_takes_one_sample() {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_time_at_all_still_takes_one_sample() {
         let dir = tempfile::tempdir().unwrap();
-        let limit = measure(dir.path(), Duration::ZERO).unwrap();
+        let limit = measure(&folder(dir.path()), Duration::ZERO).await.unwrap();
         assert_eq!(limit.fdatasync_p50_us, limit.fdatasync_p99_us);
     }
 
-    #[test]
-    fn a_missing_folder_is_an_error_of_files() {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_missing_folder_is_an_error_of_files() {
         let dir = tempfile::tempdir().unwrap();
-        let result = measure(&dir.path().join("missing"), Duration::ZERO);
-        assert!(matches!(result, Err(Error::File(_))));
+        let missing = folder(&dir.path().join("missing"));
+        let result = measure(&missing, Duration::ZERO).await;
+        assert!(matches!(result, Err(crate::Error::Folder(_))));
     }
 
     #[test]

@@ -1,37 +1,43 @@
 //! W1: runs of five trivial durable effects in a row. One at a time for latency; many in flight for
-//! throughput; the raw limit in turn with both, so that every figure is also a ratio. A file full
-//! of other runs takes its turns with one that is empty.
+//! throughput; the raw limit in turn with both, so that every figure is also a ratio. A database
+//! full of other runs takes its turns with one that is empty. Several worker processes share the
+//! runs in flight: each starts its part.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use roundel::{Cx, Engine, Failure, Result as RunResult, Workflow};
+use roundel::{Cx, Engine, EngineBuilder, Failure, Result as RunResult, Workflow};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-use crate::beside::{self, Beside, SLICE, TURN, WARM_UP};
+use crate::beside::{self, Beside, TURN, WARM_UP};
+use crate::ground::{Ground, Target};
+use crate::helper::{self, Helper};
 use crate::others::{self, Others};
 use crate::percentile::{Sorted, median};
 use crate::process::memory_mb;
 use crate::tasks::all_of;
+use crate::{Error, Raw};
 
 const EFFECTS: u32 = 5;
+/// Journal entries of a run: its start, a beginning and an end of each effect, its end.
+pub(crate) const ENTRIES: u64 = 2 + 2 * EFFECTS as u64;
 const FIVE: Workflow<Order, Receipt> = Workflow::named("bench-five");
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the files go.
-    pub dir: PathBuf,
+    /// Where to measure.
+    pub target: Target,
+    /// Worker processes, this one among them; more than one on a server only.
+    pub workers: usize,
     /// Runs in flight in throughput mode.
     pub in_flight: usize,
     /// How long throughput is measured.
     pub time: Duration,
     /// Runs one after the other in latency mode.
     pub latency_runs: usize,
-    /// Ended runs in the file beforehand.
+    /// Ended runs in the database beforehand.
     pub stored: u64,
     /// Sleeping runs beforehand.
     pub sleeping: u64,
@@ -42,6 +48,8 @@ pub struct Plan {
 pub struct Figures {
     /// Always `w1`.
     pub workload: &'static str,
+    /// Worker processes.
+    pub workers: usize,
     /// Runs in flight in throughput mode.
     pub in_flight: usize,
     /// Durable effects per second.
@@ -50,20 +58,19 @@ pub struct Figures {
     pub p50_us: f64,
     /// The 99th percentile.
     pub p99_us: f64,
-    /// The raw limit: rows per second in batches of a hundred.
-    pub limit_rows_per_second: f64,
+    /// The raw limit.
+    #[serde(flatten)]
+    pub raw: Raw,
     /// Effects per second by the raw limit.
     pub ratio: f64,
-    /// Appending 4 KiB and syncing.
-    pub fdatasync_p50_us: f64,
-    /// Ended runs in the file beforehand.
+    /// Ended runs in the database beforehand.
     pub stored: u64,
     /// Sleeping runs beforehand.
     pub sleeping: u64,
-    /// Effects per second in an empty file meanwhile, if the other is not.
+    /// Effects per second in an empty database meanwhile, if the other is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effects_per_second_before: Option<f64>,
-    /// Effects per second by those in the empty file.
+    /// Effects per second by those in the empty one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_to_before: Option<f64>,
     /// Memory that the stored or sleeping runs added.
@@ -111,17 +118,20 @@ async fn five(cx: Cx, order: Order, begun: Arc<AtomicU64>) -> RunResult<Receipt>
 /// # Errors
 /// When the folder or the database cannot be used.
 pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
-    let folder = tempfile::Builder::new()
-        .prefix("w1-")
-        .tempdir_in(&plan.dir)?;
-    let mut beside = Beside::open(folder.path())?;
-    let mut plain = Place::open(&folder.path().join("w1.db")).await?;
+    let work = async |ground: &Ground| on(ground, plan, progress).await;
+    Ground::with(&plan.target, "w1", work).await
+}
+
+async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
+    let mut beside = ground.beside().await?;
+    let mut plain = Place::open(ground.engine("w1")).await?;
     progress("one run at a time");
     let alone = latency(&plain.engine, plan.latency_runs, &mut beside).await?;
+    plain.helpers = helper::start(ground, plan.workers, ("w1", None))?;
     let mut full = None;
     let mut added_memory_mb = None;
     if plan.stored + plan.sleeping > 0 {
-        let mut place = Place::open(&folder.path().join("full.db")).await?;
+        let mut place = Place::open(ground.engine("full")).await?;
         // What an engine at work holds in any case is not what the stored runs add.
         place.slice(plan.in_flight).await?;
         let memory = memory_mb();
@@ -139,7 +149,7 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
         place.rates.clear();
     }
     for _ in 0..beside::slices(plan.time) {
-        beside.rows()?;
+        beside.rows().await?;
         for place in [Some(&mut plain), full.as_mut()].into_iter().flatten() {
             place.slice(plan.in_flight).await?;
         }
@@ -149,15 +159,16 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
         Some(full) => (full.close().await, Some(empty_rate)),
         None => (empty_rate, None),
     };
+    let p50_us = alone.percentile(50.0).unwrap_or(0.0);
     Ok(Figures {
         workload: "w1",
+        workers: plan.workers.max(1),
         in_flight: plan.in_flight,
         effects_per_second,
-        p50_us: alone.percentile(50.0).unwrap_or(0.0),
+        p50_us,
         p99_us: alone.percentile(99.0).unwrap_or(0.0),
-        limit_rows_per_second: beside.rows_per_second(),
+        raw: beside.raw(Some(p50_us)),
         ratio: effects_per_second / beside.rows_per_second(),
-        fdatasync_p50_us: beside.fdatasync_p50_us(),
         stored: plan.stored,
         sleeping: plan.sleeping,
         effects_per_second_before: before,
@@ -166,31 +177,52 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     })
 }
 
-/// A file with an engine on it, and how fast it was in each of its slices.
+/// A database with an engine on it, and how fast it was in each of its slices.
 pub(crate) struct Place {
     pub(crate) engine: Engine,
+    helpers: Vec<Helper>,
     begun: Arc<AtomicU64>,
     pub(crate) rates: Vec<f64>,
 }
 
 impl Place {
-    pub(crate) async fn open(file: &Path) -> Result<Place, roundel::Error> {
+    pub(crate) async fn open(engine: EngineBuilder) -> Result<Place, roundel::Error> {
+        Place::start(engine, nothing_else).await
+    }
+
+    /// An engine for W1, and for what else is registered.
+    pub(crate) async fn start(
+        engine: EngineBuilder,
+        also: fn(EngineBuilder) -> EngineBuilder,
+    ) -> Result<Place, roundel::Error> {
         let begun = Arc::new(AtomicU64::new(0));
         let counter = begun.clone();
-        let engine = others::register(Engine::open(file))
-            .register(FIVE, move |cx, order| five(cx, order, counter.clone()))
-            .start()
-            .await?;
-        let rates = Vec::new();
+        let engine = others::register(also(engine))
+            .register(FIVE, move |cx, order| five(cx, order, counter.clone()));
         Ok(Place {
-            engine,
+            engine: engine.start().await?,
+            helpers: Vec::new(),
             begun,
-            rates,
+            rates: Vec::new(),
         })
     }
 
-    /// Keeps so many runs in flight for a slice, and notes how many effects began in it.
-    pub(crate) async fn slice(&mut self, in_flight: usize) -> Result<(), roundel::Error> {
+    /// Keeps so many runs in flight for a slice, in all processes, and notes how many effects began
+    /// in it.
+    pub(crate) async fn slice(&mut self, in_flight: usize) -> Result<(), Error> {
+        let part = in_flight.div_ceil(self.helpers.len() + 1);
+        for helper in &mut self.helpers {
+            helper.tell(&format!("slice {part}"))?;
+        }
+        let mut rate = self.own_slice(part).await?;
+        for helper in &mut self.helpers {
+            rate += helper.answer()?;
+        }
+        self.rates.push(rate);
+        Ok(())
+    }
+
+    async fn own_slice(&self, in_flight: usize) -> Result<f64, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..in_flight as u64 {
@@ -203,13 +235,11 @@ impl Place {
             });
         }
         tokio::time::sleep(WARM_UP).await;
-        let (begin, before) = (Instant::now(), self.begun.load(Ordering::Relaxed));
-        tokio::time::sleep(SLICE).await;
-        let effects = self.begun.load(Ordering::Relaxed) - before;
-        self.rates
-            .push(effects as f64 / begin.elapsed().as_secs_f64());
+        let begun = || Ok(self.begun.load(Ordering::Relaxed) as f64);
+        let rate = beside::rate(begun).await?;
         stop.store(true, Ordering::Relaxed);
-        all_of(tasks).await
+        all_of(tasks).await?;
+        Ok(rate)
     }
 
     /// Shuts the engine down; the median of its slices.
@@ -219,6 +249,11 @@ impl Place {
     }
 }
 
+/// For engines that only do W1.
+pub(crate) fn nothing_else(engine: EngineBuilder) -> EngineBuilder {
+    engine
+}
+
 fn order(number: u64) -> Order {
     Order {
         number,
@@ -226,11 +261,11 @@ fn order(number: u64) -> Order {
     }
 }
 
-/// One run at a time, in turn with the disk; the first turn only warms up.
+/// One run at a time, in turn with the raw limit; the first turn only warms up.
 async fn latency(engine: &Engine, runs: usize, beside: &mut Beside) -> Result<Sorted, Error> {
     let mut times = Vec::with_capacity(runs);
     for number in 0..runs + TURN {
-        beside.syncs_in_turn(number)?;
+        beside.syncs_in_turn(number).await?;
         let begin = Instant::now();
         let order = order(number as u64);
         engine.start(FIVE, &order).await?.result().await?;

@@ -1,36 +1,45 @@
-//! W2: a queue of small jobs. A job is a run with one effect; many senders start them one by one,
-//! each start answered when it is durable, while the engine works on a few at a time. Counted from
-//! the first send until the last job has ended. One job alone gives the latency.
+//! W2: a queue of small jobs. A job is a command; many senders send them one by one, each send
+//! answered when it is durable, while the engine works on a few at a time. Counted from the first
+//! send until the last job has ended. One job alone gives the latency. If asked for, queues with
+//! limits take turns with those without: as many at once, and a rate that is never reached.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use roundel::{Cx, Engine, Failure, Result as RunResult, Workflow};
+use roundel::{Attempt, Command, Engine, EngineBuilder, Failure};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::Error;
 use crate::beside::{Beside, TURN};
+use crate::ground::{Ground, Target};
+use crate::helper::{self, Helper};
 use crate::percentile::{Sorted, median};
 use crate::tasks::all_of;
+use crate::{Error, Raw};
 
-const JOB: Workflow<String, u64> = Workflow::named("bench-job");
+const JOB: Command<String, u64> = Command::named("bench-job");
+const LIMITED: Command<String, u64> = Command::named("bench-limited-job");
+/// In a second; more than any machine does.
+const RATE: u32 = 1_000_000;
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the files go.
-    pub dir: PathBuf,
+    /// Where to measure.
+    pub target: Target,
+    /// Worker processes, this one among them; more than one on a server only.
+    pub workers: usize,
     /// Jobs in one queue.
     pub jobs: usize,
     /// Senders at once.
     pub senders: usize,
-    /// Jobs worked on at once.
+    /// Jobs worked on at once, by each process.
     pub concurrency: usize,
     /// Queues, one after the other, in turn with the raw limit.
     pub turns: usize,
     /// Jobs one after the other in latency mode.
     pub latency_runs: usize,
+    /// Whether queues with limits take turns with those without.
+    pub limited: bool,
 }
 
 /// What was measured.
@@ -38,11 +47,13 @@ pub struct Plan {
 pub struct Figures {
     /// Always `w2`.
     pub workload: &'static str,
+    /// Worker processes.
+    pub workers: usize,
     /// Jobs in one queue.
     pub jobs: usize,
     /// Senders at once.
     pub senders: usize,
-    /// Jobs worked on at once.
+    /// Jobs worked on at once, by each process.
     pub concurrency: usize,
     /// From the first send until the last job has ended.
     pub jobs_per_second: f64,
@@ -52,18 +63,25 @@ pub struct Figures {
     pub p50_us: f64,
     /// The 99th percentile.
     pub p99_us: f64,
-    /// The raw limit: rows per second in batches of a hundred.
-    pub limit_rows_per_second: f64,
+    /// The raw limit.
+    #[serde(flatten)]
+    pub raw: Raw,
     /// Jobs per second by the raw limit.
     pub ratio: f64,
-    /// Appending 4 KiB and syncing.
-    pub fdatasync_p50_us: f64,
+    /// From the first send until the last job has ended, in a queue with limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_jobs_per_second: Option<f64>,
+    /// The same by that of the queue without, which had its turn just before: the median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_ratio: Option<f64>,
 }
 
-async fn job(cx: Cx, payload: String) -> RunResult<u64> {
-    let length = payload.len() as u64;
-    cx.effect("handle", |_| async move { Ok::<_, Failure>(length) })
-        .await
+async fn job(_: Attempt, payload: String) -> Result<u64, Failure> {
+    Ok(payload.len() as u64)
+}
+
+pub(crate) fn register(engine: EngineBuilder) -> EngineBuilder {
+    engine.handle(JOB, job).handle(LIMITED, job)
 }
 
 fn payload() -> String {
@@ -75,40 +93,57 @@ fn payload() -> String {
 /// # Errors
 /// When the folder or the database cannot be used.
 pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
-    let folder = tempfile::Builder::new()
-        .prefix("w2-")
-        .tempdir_in(&plan.dir)?;
-    let mut beside = Beside::open(folder.path())?;
-    let engine = Engine::open(folder.path().join("w2.db"))
-        .register(JOB, job)
-        .concurrency(plan.concurrency)
-        .start()
-        .await?;
+    let work = async |ground: &Ground| on(ground, plan, progress).await;
+    Ground::with(&plan.target, "w2", work).await
+}
+
+async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
+    let mut beside = ground.beside().await?;
+    let engine = register(ground.engine("w2")).concurrency(plan.concurrency);
+    let engine = engine.start().await?;
     progress("one job at a time");
     let alone = latency(&engine, plan.latency_runs, &mut beside).await?;
+    let role = ("w2", Some(plan.concurrency));
+    let mut workers = Workers {
+        helpers: helper::start(ground, plan.workers, role)?,
+        engine,
+    };
     progress("queues of jobs");
     let (mut ended, mut sent) = (Vec::new(), Vec::new());
-    queue(&engine, plan).await?;
+    let (mut limited, mut ratios) = (Vec::new(), Vec::new());
+    workers.queue(plan, JOB).await?;
+    if plan.limited {
+        workers.limit(plan).await?;
+        workers.queue(plan, LIMITED).await?;
+    }
     for _ in 0..plan.turns {
-        beside.rows()?;
-        let queue = queue(&engine, plan).await?;
+        beside.rows().await?;
+        let queue = workers.queue(plan, JOB).await?;
         let per_second = |time: Duration| plan.jobs as f64 / time.as_secs_f64();
         sent.push(per_second(queue.sent));
         ended.push(per_second(queue.ended));
+        if plan.limited {
+            let under_limits = workers.queue(plan, LIMITED).await?.ended;
+            limited.push(per_second(under_limits));
+            ratios.push(per_second(under_limits) / per_second(queue.ended));
+        }
     }
-    engine.shutdown().await;
+    workers.engine.shutdown().await;
+    let p50_us = alone.percentile(50.0).unwrap_or(0.0);
     Ok(Figures {
         workload: "w2",
+        workers: plan.workers.max(1),
         jobs: plan.jobs,
         senders: plan.senders,
         concurrency: plan.concurrency,
         jobs_per_second: median(&ended),
         sends_per_second: median(&sent),
-        p50_us: alone.percentile(50.0).unwrap_or(0.0),
+        p50_us,
         p99_us: alone.percentile(99.0).unwrap_or(0.0),
-        limit_rows_per_second: beside.rows_per_second(),
+        raw: beside.raw(Some(p50_us)),
         ratio: median(&ended) / beside.rows_per_second(),
-        fdatasync_p50_us: beside.fdatasync_p50_us(),
+        limited_jobs_per_second: plan.limited.then(|| median(&limited)),
+        limited_ratio: plan.limited.then(|| median(&ratios)),
     })
 }
 
@@ -118,36 +153,52 @@ struct Queue {
     ended: Duration,
 }
 
-async fn queue(engine: &Engine, plan: &Plan) -> Result<Queue, Error> {
-    let goal = engine.metrics().runs_completed + plan.jobs as u64;
-    let begin = Instant::now();
-    let mut senders = JoinSet::new();
-    for first in 0..plan.senders {
-        let client = engine.client();
-        let mine = (first..plan.jobs).step_by(plan.senders);
-        senders.spawn(async move {
-            for _ in mine {
-                client.start(JOB, &payload()).await?;
-            }
-            Ok::<(), roundel::Error>(())
-        });
-    }
-    all_of(senders).await?;
-    let sent = begin.elapsed();
-    while engine.metrics().runs_completed < goal {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let ended = begin.elapsed();
-    Ok(Queue { sent, ended })
+/// All processes.
+struct Workers {
+    engine: Engine,
+    helpers: Vec<Helper>,
 }
 
-/// One job at a time, in turn with the disk; the first turn only warms up.
+impl Workers {
+    /// As many at once as there are without limits.
+    async fn limit(&self, plan: &Plan) -> Result<(), Error> {
+        let most = u32::try_from(plan.concurrency * plan.workers.max(1)).unwrap_or(u32::MAX);
+        let queue = self.engine.client().queue(LIMITED).concurrency(most);
+        queue.rate(RATE, Duration::from_secs(1)).set().await?;
+        Ok(())
+    }
+
+    async fn queue(&mut self, plan: &Plan, job: Command<String, u64>) -> Result<Queue, Error> {
+        let goal = helper::ended(&self.engine, &mut self.helpers)? + plan.jobs as f64;
+        let begin = Instant::now();
+        let mut senders = JoinSet::new();
+        for first in 0..plan.senders {
+            let client = self.engine.client();
+            let mine = (first..plan.jobs).step_by(plan.senders);
+            senders.spawn(async move {
+                for _ in mine {
+                    client.send(job, &payload()).await?;
+                }
+                Ok::<(), roundel::Error>(())
+            });
+        }
+        all_of(senders).await?;
+        let sent = begin.elapsed();
+        while helper::ended(&self.engine, &mut self.helpers)? < goal {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let ended = begin.elapsed();
+        Ok(Queue { sent, ended })
+    }
+}
+
+/// One job at a time, in turn with the raw limit; the first turn only warms up.
 async fn latency(engine: &Engine, runs: usize, beside: &mut Beside) -> Result<Sorted, Error> {
     let mut times = Vec::with_capacity(runs);
     for number in 0..runs + TURN {
-        beside.syncs_in_turn(number)?;
+        beside.syncs_in_turn(number).await?;
         let begin = Instant::now();
-        engine.start(JOB, &payload()).await?.result().await?;
+        engine.send(JOB, &payload()).await?.result().await?;
         if number >= TURN {
             times.push(begin.elapsed().as_secs_f64() * 1e6);
         }

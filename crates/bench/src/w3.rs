@@ -1,31 +1,34 @@
 //! W3: fan-out. A parent starts a hundred children, each with one effect, and waits for all. One
 //! parent at a time for latency; a few at once for throughput, counted in children.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use roundel::future::try_join_all;
-use roundel::{Cx, Engine, Failure, Result as RunResult, Workflow};
+use roundel::{Cx, Engine, EngineBuilder, Failure, Result as RunResult, Workflow};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::Error;
-use crate::beside::{self, Beside, SLICE, WARM_UP};
+use crate::beside::{self, WARM_UP};
+use crate::ground::{Ground, Target};
+use crate::helper::{self, Helper};
 use crate::percentile::{Sorted, median};
 use crate::tasks::all_of;
+use crate::{Error, Raw};
 
 const PARENT: Workflow<u32, u64> = Workflow::named("bench-parent");
 const CHILD: Workflow<u32, u64> = Workflow::named("bench-child");
-/// Syncs of the disk between two parents.
+/// Syncs of the disk, or round trips, between two parents.
 const SYNCS: usize = 5;
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the files go.
-    pub dir: PathBuf,
+    /// Where to measure.
+    pub target: Target,
+    /// Worker processes, this one among them; more than one on a server only.
+    pub workers: usize,
     /// Children of one parent.
     pub children: u32,
     /// Parents one after the other in latency mode.
@@ -41,24 +44,23 @@ pub struct Plan {
 pub struct Figures {
     /// Always `w3`.
     pub workload: &'static str,
+    /// Worker processes.
+    pub workers: usize,
     /// Children of one parent.
     pub children: u32,
     /// A parent alone, from its start until its end is known, in milliseconds: the median.
     pub p50_ms: f64,
     /// The slowest.
     pub max_ms: f64,
-    /// The median, in syncs of the disk.
-    pub p50_fdatasyncs: f64,
     /// Parents at once in throughput mode.
     pub in_flight: usize,
     /// Children that ended per second, in throughput mode.
     pub children_per_second: f64,
-    /// The raw limit: rows per second in batches of a hundred.
-    pub limit_rows_per_second: f64,
+    /// The raw limit.
+    #[serde(flatten)]
+    pub raw: Raw,
     /// Children per second by the raw limit.
     pub ratio: f64,
-    /// Appending 4 KiB and syncing.
-    pub fdatasync_p50_us: f64,
 }
 
 async fn parent(cx: Cx, children: u32) -> RunResult<u64> {
@@ -67,31 +69,26 @@ async fn parent(cx: Cx, children: u32) -> RunResult<u64> {
     Ok(answers.into_iter().sum())
 }
 
-/// `begun` counts effects: a child has one.
-async fn child(cx: Cx, number: u32, begun: Arc<AtomicU64>) -> RunResult<u64> {
-    let work = |_| {
-        begun.fetch_add(1, Ordering::Relaxed);
-        async move { Ok::<_, Failure>(u64::from(number)) }
-    };
+async fn child(cx: Cx, number: u32) -> RunResult<u64> {
+    let work = |_| async move { Ok::<_, Failure>(u64::from(number)) };
     cx.effect("work", work).await
 }
 
-/// An engine for parents and children, and the count of children that have begun their work.
+pub(crate) fn register(engine: EngineBuilder) -> EngineBuilder {
+    engine.register(PARENT, parent).register(CHILD, child)
+}
+
+/// An engine for parents and children, and processes that help.
 pub(crate) struct Family {
     pub(crate) engine: Engine,
-    begun: Arc<AtomicU64>,
+    helpers: Vec<Helper>,
 }
 
 impl Family {
-    pub(crate) async fn open(file: PathBuf) -> Result<Family, roundel::Error> {
-        let begun = Arc::new(AtomicU64::new(0));
-        let counter = begun.clone();
-        let engine = Engine::open(file)
-            .register(PARENT, parent)
-            .register(CHILD, move |cx, number| child(cx, number, counter.clone()))
-            .start()
-            .await?;
-        Ok(Family { engine, begun })
+    pub(crate) async fn open(engine: EngineBuilder) -> Result<Family, roundel::Error> {
+        let engine = register(engine).start().await?;
+        let helpers = Vec::new();
+        Ok(Family { engine, helpers })
     }
 
     /// One parent alone, in milliseconds.
@@ -103,7 +100,7 @@ impl Family {
     }
 
     /// Children per second, over a slice.
-    async fn slice(&self, plan: &Plan) -> Result<f64, roundel::Error> {
+    async fn slice(&mut self, plan: &Plan) -> Result<f64, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
         for _ in 0..plan.in_flight {
@@ -116,13 +113,16 @@ impl Family {
             });
         }
         tokio::time::sleep(WARM_UP).await;
-        let (begin, before) = (Instant::now(), self.begun.load(Ordering::Relaxed));
-        tokio::time::sleep(SLICE).await;
-        let children = self.begun.load(Ordering::Relaxed) - before;
-        let rate = children as f64 / begin.elapsed().as_secs_f64();
+        let rate = beside::rate(|| self.ended()).await?;
         stop.store(true, Ordering::Relaxed);
         all_of(tasks).await?;
-        Ok(rate)
+        // Parents end too.
+        let children = f64::from(plan.children);
+        Ok(rate * children / (children + 1.0))
+    }
+
+    fn ended(&mut self) -> Result<f64, Error> {
+        helper::ended(&self.engine, &mut self.helpers)
     }
 }
 
@@ -131,23 +131,26 @@ impl Family {
 /// # Errors
 /// When the folder or the database cannot be used.
 pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
-    let folder = tempfile::Builder::new()
-        .prefix("w3-")
-        .tempdir_in(&plan.dir)?;
-    let mut beside = Beside::open(folder.path())?;
-    let family = Family::open(folder.path().join("w3.db")).await?;
+    let work = async |ground: &Ground| on(ground, plan, progress).await;
+    Ground::with(&plan.target, "w3", work).await
+}
+
+async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
+    let mut beside = ground.beside().await?;
+    let mut family = Family::open(ground.engine("w3")).await?;
+    family.helpers = helper::start(ground, plan.workers, ("w3", None))?;
     progress("one parent at a time");
     family.one(plan.children).await?;
     let mut alone = Vec::new();
     for _ in 0..plan.parents {
-        beside.syncs(SYNCS)?;
+        beside.syncs(SYNCS).await?;
         alone.push(family.one(plan.children).await?);
     }
     progress("parents in flight");
     let mut rates = Vec::new();
     family.slice(plan).await?;
     for _ in 0..beside::slices(plan.time) {
-        beside.rows()?;
+        beside.rows().await?;
         rates.push(family.slice(plan).await?);
     }
     family.engine.shutdown().await;
@@ -155,14 +158,13 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     let p50_ms = alone.percentile(50.0).unwrap_or(0.0);
     Ok(Figures {
         workload: "w3",
+        workers: plan.workers.max(1),
         children: plan.children,
         p50_ms,
         max_ms: alone.percentile(100.0).unwrap_or(0.0),
-        p50_fdatasyncs: p50_ms * 1e3 / beside.fdatasync_p50_us(),
         in_flight: plan.in_flight,
         children_per_second: median(&rates),
-        limit_rows_per_second: beside.rows_per_second(),
+        raw: beside.raw(Some(p50_ms * 1e3)),
         ratio: median(&rates) / beside.rows_per_second(),
-        fdatasync_p50_us: beside.fdatasync_p50_us(),
     })
 }

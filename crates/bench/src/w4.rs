@@ -1,18 +1,19 @@
 //! W4: a signal. A run waits for it; timed from its sending until the run has ended and its result
 //! is known. One at a time for latency; for throughput many runs wait, and all are sent theirs.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use roundel::{Client, Cx, Engine, Result as RunResult, Signal, Workflow};
+use roundel::{Client, Cx, Engine, EngineBuilder, Result as RunResult, Signal, Workflow};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::Error;
-use crate::beside::{Beside, TURN};
+use crate::beside::TURN;
+use crate::ground::{Ground, Target};
+use crate::helper;
 use crate::others::at_rest;
 use crate::percentile::{Sorted, median};
 use crate::tasks::all_of;
+use crate::{Error, Raw};
 
 const WAITS: Workflow<(), u64> = Workflow::named("bench-waits");
 const GO: Signal<u64> = Signal::named("go");
@@ -20,8 +21,10 @@ const GO: Signal<u64> = Signal::named("go");
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the files go.
-    pub dir: PathBuf,
+    /// Where to measure.
+    pub target: Target,
+    /// Worker processes, this one among them; more than one on a server only.
+    pub workers: usize,
     /// Signals one after the other in latency mode.
     pub latency_runs: usize,
     /// Runs that wait at once in throughput mode.
@@ -35,26 +38,29 @@ pub struct Plan {
 pub struct Figures {
     /// Always `w4`.
     pub workload: &'static str,
+    /// Worker processes.
+    pub workers: usize,
     /// From the sending until the result is known: the median.
     pub p50_us: f64,
     /// The 99th percentile.
     pub p99_us: f64,
-    /// The median, in syncs of the disk.
-    pub p50_fdatasyncs: f64,
     /// Runs that wait at once in throughput mode.
     pub in_flight: usize,
     /// Runs that got their signal and ended, per second.
     pub signals_per_second: f64,
-    /// The raw limit: rows per second in batches of a hundred.
-    pub limit_rows_per_second: f64,
+    /// The raw limit.
+    #[serde(flatten)]
+    pub raw: Raw,
     /// Signals per second by the raw limit.
     pub ratio: f64,
-    /// Appending 4 KiB and syncing.
-    pub fdatasync_p50_us: f64,
 }
 
 async fn waits(cx: Cx, (): ()) -> RunResult<u64> {
     cx.wait(GO).await
+}
+
+pub(crate) fn register(engine: EngineBuilder) -> EngineBuilder {
+    engine.register(WAITS, waits)
 }
 
 /// Measures W4 as planned. `progress` is told what is being done.
@@ -62,18 +68,18 @@ async fn waits(cx: Cx, (): ()) -> RunResult<u64> {
 /// # Errors
 /// When the folder or the database cannot be used.
 pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
-    let folder = tempfile::Builder::new()
-        .prefix("w4-")
-        .tempdir_in(&plan.dir)?;
-    let mut beside = Beside::open(folder.path())?;
-    let engine = Engine::open(folder.path().join("w4.db"))
-        .register(WAITS, waits)
-        .start()
-        .await?;
+    let work = async |ground: &Ground| on(ground, plan, progress).await;
+    Ground::with(&plan.target, "w4", work).await
+}
+
+async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
+    let mut beside = ground.beside().await?;
+    let engine = register(ground.engine("w4")).start().await?;
+    let _helpers = helper::start(ground, plan.workers, ("w4", None))?;
     progress("one signal at a time");
     let mut times = Vec::new();
     for number in 0..plan.latency_runs + TURN {
-        beside.syncs_in_turn(number)?;
+        beside.syncs_in_turn(number).await?;
         let time = one(&engine).await?;
         // The first turn only warms up.
         if number >= TURN {
@@ -84,7 +90,7 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     let mut rates = Vec::new();
     many(&engine, plan.in_flight).await?;
     for _ in 0..plan.turns {
-        beside.rows()?;
+        beside.rows().await?;
         rates.push(many(&engine, plan.in_flight).await?);
     }
     engine.shutdown().await;
@@ -92,14 +98,13 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     let p50_us = times.percentile(50.0).unwrap_or(0.0);
     Ok(Figures {
         workload: "w4",
+        workers: plan.workers.max(1),
         p50_us,
         p99_us: times.percentile(99.0).unwrap_or(0.0),
-        p50_fdatasyncs: p50_us / beside.fdatasync_p50_us(),
         in_flight: plan.in_flight,
         signals_per_second: median(&rates),
-        limit_rows_per_second: beside.rows_per_second(),
+        raw: beside.raw(Some(p50_us)),
         ratio: median(&rates) / beside.rows_per_second(),
-        fdatasync_p50_us: beside.fdatasync_p50_us(),
     })
 }
 

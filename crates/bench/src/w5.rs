@@ -3,16 +3,19 @@
 //! to wake their parent, and whether a hundred thousand parents that wait change anything for one
 //! that becomes ready. What is compared takes turns in the same process.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use roundel::{Cx, Engine, Failure, Result as RunResult, RunState, Topic, Tx, Workflow, future};
+use roundel::{
+    Cx, Engine, EngineBuilder, Failure, Result as RunResult, RunState, Topic, Tx, Workflow, future,
+};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::Error;
+use crate::ground::{Ground, Target};
+use crate::helper;
 use crate::percentile::{Sorted, median};
 use crate::tasks::all_of;
+use crate::{Error, Raw};
 
 const CHILDREN: Workflow<u64, u64> = Workflow::named("bench-children");
 const PUBLISHES: Workflow<u64, u64> = Workflow::named("bench-publishes");
@@ -29,8 +32,10 @@ const PLACED: Topic<u64> = Topic::named("bench-placed");
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the files go.
-    pub dir: PathBuf,
+    /// Where to measure.
+    pub target: Target,
+    /// Worker processes, this one among them; more than one on a server only.
+    pub workers: usize,
     /// Parents in one turn.
     pub parents: usize,
     /// Turns of each kind.
@@ -46,6 +51,13 @@ pub struct Plan {
 pub struct Figures {
     /// Always `w5`.
     pub workload: &'static str,
+    /// Worker processes.
+    pub workers: usize,
+    /// The raw limit.
+    #[serde(flatten)]
+    pub raw: Raw,
+    /// Runs that end per second while parents have three children, by the raw limit.
+    pub ratio: f64,
     /// Parents in one turn.
     pub parents: usize,
     /// Parents with three child runs each, per second.
@@ -126,13 +138,18 @@ async fn sleeps(cx: Cx, of: u64) -> RunResult<u64> {
 /// # Errors
 /// When the folder or the database cannot be used.
 pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
-    let folder = tempfile::Builder::new()
-        .prefix("w5-")
-        .tempdir_in(&plan.dir)?;
-    let engine = open(&folder.path().join("w5.db")).await?;
+    let work = async |ground: &Ground| on(ground, plan, progress).await;
+    Ground::with(&plan.target, "w5", work).await
+}
+
+async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
+    let mut beside = ground.beside().await?;
+    let engine = register(ground.engine("w5")).start().await?;
+    let _helpers = helper::start(ground, plan.workers, ("w5", None))?;
     progress("three children, and three subscribers, in turn");
     let (mut plain, mut published) = (Vec::new(), Vec::new());
     for turn in 0..=plan.turns {
+        beside.rows().await?;
         let (one, other) = (
             rate(&engine, CHILDREN, &1, plan.parents).await?.0,
             rate(&engine, PUBLISHES, &1, plan.parents).await?.0,
@@ -170,6 +187,9 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     );
     Ok(Figures {
         workload: "w5",
+        workers: plan.workers.max(1),
+        raw: beside.raw(None),
+        ratio: 4.0 * median(&plain) / beside.rows_per_second(),
         parents: plan.parents,
         children_per_second: median(&plain),
         publishes_per_second: median(&published),
@@ -186,8 +206,8 @@ pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Er
     })
 }
 
-async fn open(file: &Path) -> Result<Engine, Error> {
-    let engine = Engine::open(file)
+pub(crate) fn register(engine: EngineBuilder) -> EngineBuilder {
+    engine
         .register(CHILDREN, children)
         .register(PUBLISHES, publishes)
         .register(ONE, leaf)
@@ -201,9 +221,6 @@ async fn open(file: &Path) -> Result<Engine, Error> {
         .subscribe(PLACED, ONE)
         .subscribe(PLACED, TWO)
         .subscribe(PLACED, THREE)
-        .start()
-        .await?;
-    Ok(engine)
 }
 
 /// Starts so many at once and waits for all; returns how many ended per second, and which.

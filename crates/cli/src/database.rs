@@ -3,34 +3,67 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use roundel::{Client, Engine};
+use roundel::{Client, Engine, EngineBuilder};
 
 use crate::exit::{Exit, Failed, Result};
 
-/// Which database: a file, or one that the program has open.
-#[derive(Clone, Debug)]
+/// Which database: a file, a server, or one that the program has open.
+#[derive(Clone)]
 pub struct Database {
     at: At,
     namespace: Option<String>,
+    schema: Option<String>,
     /// How the user can choose another.
     hint: &'static str,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum At {
     File(PathBuf),
+    /// Objects in a folder: `folder:PATH`.
+    Folder(PathBuf),
+    /// Its URL, in which there may be a password.
+    Server(PathBuf),
     Open(Client),
 }
 
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = match &self.at {
+            At::File(path) | At::Folder(path) => path.display().to_string(),
+            At::Server(_) => "a server".to_owned(),
+            At::Open(_) => "open".to_owned(),
+        };
+        write!(f, "Database({at})")
+    }
+}
+
 impl Database {
-    /// This file, which must be there.
+    /// This file, the server of this URL (`postgres://...`), or objects in a folder
+    /// (`folder:PATH`): what it names must be there.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Database {
+        let path = path.into();
+        let at = if is_url(&path) {
+            At::Server(path)
+        } else if path.to_string_lossy().starts_with("folder:") {
+            At::Folder(path)
+        } else {
+            At::File(path)
+        };
         Database {
-            at: At::File(path.into()),
+            at,
             namespace: None,
+            schema: None,
             hint: "",
         }
+    }
+
+    /// On a server, in this schema; `roundel` unless said.
+    #[must_use]
+    pub fn schema(mut self, name: impl Into<String>) -> Database {
+        self.schema = Some(name.into());
+        self
     }
 
     /// In this namespace; `default` unless said.
@@ -47,6 +80,7 @@ impl Database {
         Database {
             at: At::Open(client),
             namespace: None,
+            schema: None,
             hint: "",
         }
     }
@@ -55,8 +89,42 @@ impl Database {
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.at {
             At::File(path) => Some(path),
+            At::Folder(_) | At::Server(_) | At::Open(_) => None,
+        }
+    }
+
+    /// Is it a folder of objects?
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(self.at, At::Folder(_))
+    }
+
+    /// The file, or the URL of the server, if it is not open already.
+    pub(crate) fn address(&self) -> Option<&Path> {
+        match &self.at {
+            At::File(path) | At::Folder(path) | At::Server(path) => Some(path),
             At::Open(_) => None,
         }
+    }
+
+    /// The schema, on a server.
+    pub(crate) fn schema_name(&self) -> &str {
+        self.schema.as_deref().unwrap_or("roundel")
+    }
+
+    /// An engine over it, if it is not open already. Nothing is made.
+    pub(crate) fn engine(&self) -> Option<EngineBuilder> {
+        let path = match &self.at {
+            At::Open(_) => return None,
+            At::File(path) | At::Folder(path) | At::Server(path) => path,
+        };
+        let mut engine = Engine::open(path).existing();
+        if let Some(namespace) = &self.namespace {
+            engine = engine.namespace(namespace.clone());
+        }
+        if let Some(schema) = &self.schema {
+            engine = engine.schema(schema.clone());
+        }
+        Some(engine)
     }
 
     /// What went wrong with the file, and how to choose another.
@@ -69,17 +137,13 @@ impl Database {
     }
 
     pub(crate) async fn connect(&self) -> Result<Connected> {
-        let path = match &self.at {
-            At::Open(client) => {
-                let (client, engine) = (client.clone(), None);
-                return Ok(Connected { client, engine });
-            }
-            At::File(path) => path,
+        let Some(engine) = self.engine() else {
+            let At::Open(client) = &self.at else {
+                unreachable!("all others are opened")
+            };
+            let (client, engine) = (client.clone(), None);
+            return Ok(Connected { client, engine });
         };
-        let mut engine = Engine::open(path).existing();
-        if let Some(namespace) = &self.namespace {
-            engine = engine.namespace(namespace.clone());
-        }
         let engine = engine.start().await;
         let engine = engine.map_err(|error| self.explain(error.into()))?;
         Ok(Connected {
@@ -87,6 +151,12 @@ impl Database {
             engine: Some(engine),
         })
     }
+}
+
+/// Is this the URL of a server, and no file?
+pub(crate) fn is_url(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
 /// A client, and the engine that was opened for it.
@@ -106,13 +176,14 @@ impl Connected {
 /// Arguments that say which file, for commands that have none of their own.
 #[derive(Args, Clone, Debug)]
 pub struct Place {
-    /// The database file; it must be there.
+    /// The database: a file that is there, `postgres://user@host/database`, or `folder:PATH`.
     #[arg(
         long,
         global = true,
         env = "ROUNDEL_DB",
+        hide_env_values = true,
         default_value = "roundel.db",
-        value_name = "FILE",
+        value_name = "FILE|URL",
         help_heading = "Database"
     )]
     db: PathBuf,
@@ -125,15 +196,33 @@ pub struct Place {
         help_heading = "Database"
     )]
     namespace: String,
+    /// The schema, in PostgreSQL.
+    #[arg(
+        long,
+        global = true,
+        env = "ROUNDEL_SCHEMA",
+        default_value = "roundel",
+        value_name = "NAME",
+        help_heading = "Database"
+    )]
+    schema: String,
 }
 
 impl Place {
+    /// The URL of the server that they name, if it is one.
+    #[must_use]
+    pub fn server(&self) -> Option<&str> {
+        self.db.to_str().filter(|_| is_url(&self.db))
+    }
+
     /// The database that they name.
     #[must_use]
     pub fn database(&self) -> Database {
         Database {
             hint: "choose the database with --db or ROUNDEL_DB",
-            ..Database::file(self.db.clone()).namespace(self.namespace.clone())
+            ..Database::file(self.db.clone())
+                .namespace(self.namespace.clone())
+                .schema(self.schema.clone())
         }
     }
 }

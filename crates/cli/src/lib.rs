@@ -26,13 +26,21 @@
 //! # }
 //! ```
 
+mod audit;
+mod batches;
+mod commands;
 mod database;
 mod exit;
+mod many;
 mod migrate;
+mod parked;
 mod payload;
+mod queues;
+mod relocate;
 mod runs;
 mod send;
 mod show;
+mod signed;
 mod start;
 mod topics;
 mod verify;
@@ -62,13 +70,34 @@ pub enum Command {
     Topics(Topics),
     /// Publish to a topic: every workflow that subscribes starts a run.
     Publish(Publish),
+    /// Send commands, and see what became of them.
+    #[command(subcommand)]
+    Commands(Box<Commands>),
+    /// Commands that were sent together: how far they are.
+    #[command(subcommand)]
+    Batches(Batches),
+    /// Queues that have limits: pause, resume and limit them.
+    Queues(Queues),
+    /// What waits for an operator: commands, runs, rollbacks and signals.
+    #[command(subcommand)]
+    Parked(Box<Parked>),
+    /// What operators did: who, why, what and when.
+    Audit(Audit),
     /// Check the file, and that what must be true of every run is.
     Verify(Verify),
     /// Bring the database to this program's schema.
     Migrate(Migrate),
+    /// Move everything to another database: SQLite or PostgreSQL, both ways. Your own tables stay.
+    Move(Move),
 }
 
+pub use audit::Audit;
+pub use batches::Batches;
+pub use commands::Commands;
 pub use migrate::Migrate;
+pub use parked::Parked;
+pub use queues::Queues;
+pub use relocate::Move;
 pub use runs::Command as Runs;
 pub use send::{Offer, Signal};
 pub use start::Start;
@@ -96,8 +125,14 @@ impl Command {
             Command::Offer(args) => &args.output,
             Command::Topics(args) => args.output(),
             Command::Publish(args) => &args.output,
+            Command::Commands(args) => args.output(),
+            Command::Batches(args) => args.output(),
+            Command::Queues(args) => args.output(),
+            Command::Parked(args) => args.output(),
+            Command::Audit(args) => args.output(),
             Command::Verify(args) => &args.output,
             Command::Migrate(args) => &args.output,
+            Command::Move(args) => &args.output,
         }
     }
 
@@ -105,6 +140,7 @@ impl Command {
         match self {
             Command::Verify(args) => return verify::run(&args, database).await,
             Command::Migrate(args) => return migrate::run(&args, database).await,
+            Command::Move(args) => return relocate::run(&args, database).await,
             _ => {}
         }
         let connected = database.connect().await?;
@@ -116,7 +152,14 @@ impl Command {
             Command::Offer(args) => send::offer(args, client).await,
             Command::Topics(args) => args.run(client).await,
             Command::Publish(args) => topics::publish(args, client).await,
-            Command::Verify(_) | Command::Migrate(_) => unreachable!("taken above"),
+            Command::Commands(args) => args.run(client).await,
+            Command::Batches(args) => args.run(client).await,
+            Command::Queues(args) => args.run(client).await,
+            Command::Parked(args) => args.run(client).await,
+            Command::Audit(args) => args.run(client).await,
+            Command::Verify(_) | Command::Migrate(_) | Command::Move(_) => {
+                unreachable!("taken above")
+            }
         };
         connected.close().await;
         done

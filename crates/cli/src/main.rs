@@ -6,7 +6,8 @@ mod demo;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use roundel_cli::{Exit, Place};
 
@@ -42,7 +43,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let server = server(&matches, &cli.place);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -56,8 +59,8 @@ fn main() -> ExitCode {
     let exit = runtime.block_on(async {
         let done = match cli.command {
             Command::Common(command) => return command.run(&cli.place.database()).await,
-            Command::Demo(args) => demo::run(args).await,
-            Command::Bench(command) => bench::run(command).await,
+            Command::Demo(args) => demo::run(args, server.as_deref()).await,
+            Command::Bench(command) => bench::run(command, server.as_deref()).await,
             Command::Completions { shell } => {
                 complete(shell);
                 Ok(())
@@ -72,6 +75,14 @@ fn main() -> ExitCode {
         }
     });
     exit.into()
+}
+
+/// The server on which a command makes databases of its own: only one that was named for it. What
+/// the environment says is for commands that work on what is there.
+fn server(matches: &ArgMatches, place: &Place) -> Option<String> {
+    let named = matches.value_source("db") == Some(ValueSource::CommandLine);
+    let server = place.server().map(str::to_owned);
+    server.filter(|_| named)
 }
 
 /// Prints the script; whoever reads it may stop early.

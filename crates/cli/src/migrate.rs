@@ -19,10 +19,12 @@ pub struct Migrate {
 }
 
 pub(crate) async fn run(args: &Migrate, database: &Database) -> Result<Exit> {
-    let Some(path) = database.path() else {
-        let message = "the program has the database open, at its own schema; \
-                       to migrate a file, name it";
+    if database.is_folder() {
+        let message = "objects in a folder have no schema to migrate";
         return Err(Failed::usage(message));
+    }
+    let Some(path) = database.path() else {
+        return on_server(args, database).await;
     };
     let (path, dry_run) = (path.to_owned(), args.dry_run);
     let work = tokio::task::spawn_blocking(move || match dry_run {
@@ -58,6 +60,37 @@ pub(crate) async fn run(args: &Migrate, database: &Database) -> Result<Exit> {
             screen.line("nothing was changed; make a backup, then run it without --dry-run");
         }
         (false, false) => screen.line("done"),
+    }
+    screen.flush()?;
+    Ok(Exit::Done)
+}
+
+/// A server's schema is brought up by whoever opens it, alone among all that open it at once.
+async fn on_server(args: &Migrate, database: &Database) -> Result<Exit> {
+    let Some(engine) = database.engine() else {
+        let message = "the program has the database open, at its own schema; \
+                       to migrate another, name it";
+        return Err(Failed::usage(message));
+    };
+    let (existing, mut screen) = (engine.start().await, args.output.screen());
+    let (done, said) = match existing {
+        Ok(engine) => {
+            engine.shutdown().await;
+            (false, "nothing to do".to_owned())
+        }
+        Err(roundel::Error::Unusable(lacks)) if args.dry_run => (false, lacks),
+        Err(roundel::Error::Unusable(_)) => {
+            let made = database.engine().map(roundel::EngineBuilder::create);
+            let engine = made.expect("as before").start().await;
+            let engine = engine.map_err(|error| database.explain(error.into()))?;
+            engine.shutdown().await;
+            (true, "done".to_owned())
+        }
+        Err(error) => return Err(database.explain(error.into())),
+    };
+    match args.output.json {
+        true => screen.json(&json!({"done": done, "said": said})),
+        false => screen.line(&said),
     }
     screen.flush()?;
     Ok(Exit::Done)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use roundel::{Client, Name};
+use roundel::{Client, Handle, Name, Payload};
 use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
@@ -33,17 +33,38 @@ pub struct Start {
     /// Lower is taken up first.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
+    /// On whose behalf: the keys of a workflow take turns, and can be limited each.
+    #[arg(long, value_name = "KEY")]
+    flow_key: Option<String>,
     /// Not before this long from now, such as `90s`, `15min`, `2h` or `3d`.
     #[arg(long, value_parser = span)]
     delay: Option<Duration>,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Whether the result is waited for.
+#[derive(Args, Debug)]
+pub(crate) struct Waiting {
     /// Wait for the result, and print it.
     #[arg(long)]
     wait: bool,
     /// How long to wait, such as `90s`, `15min` or `2h`.
     #[arg(long, value_parser = span, default_value = "60s", requires = "wait")]
     timeout: Duration,
-    #[command(flatten)]
-    pub(crate) output: Output,
+}
+
+/// What was started or sent.
+pub(crate) struct Started {
+    pub(crate) run: Handle<Payload>,
+    /// What to say if it is the first of its name.
+    pub(crate) first: Option<String>,
+    /// What to say if it was there before.
+    pub(crate) again: &'static str,
+    /// The command that shows it.
+    pub(crate) look: String,
 }
 
 pub(crate) async fn run(args: Start, client: &Client) -> Result<Exit> {
@@ -55,6 +76,9 @@ pub(crate) async fn run(args: Start, client: &Client) -> Result<Exit> {
     if let Some(key) = args.key {
         start = start.key(key);
     }
+    if let Some(key) = args.flow_key {
+        start = start.flow_key(key);
+    }
     for (name, value) in args.label {
         start = start.label(name, value);
     }
@@ -64,50 +88,70 @@ pub(crate) async fn run(args: Start, client: &Client) -> Result<Exit> {
     if let Some(delay) = args.delay {
         start = start.delay(delay);
     }
-    let mut run = start.await?;
+    let run = start.await?;
     let id = run.id();
-    let mut screen = args.output.screen();
-    if !args.wait {
-        if first && run.is_new() {
-            args.output.note(&format!(
+    let started = Started {
+        run,
+        first: first.then(|| {
+            format!(
                 "this is the first run of `{workflow}` here; was that the name? \
                  if not: `runs cancel {id}`"
-            ));
-        }
-        match (args.output.json, run.is_new()) {
-            (true, new) => screen.json(&json!({"run": id, "new": new})),
-            (false, true) => screen.line(&id.to_string()),
-            (false, false) => {
-                screen.line(&id.to_string());
-                args.output
-                    .note("it had been started before, under this key");
+            )
+        }),
+        again: "it had been started before, under this key",
+        look: format!("runs show {id}"),
+    };
+    started.report(&args.waiting, client, &args.output).await
+}
+
+impl Started {
+    /// Says which run it is, or what came of it.
+    pub(crate) async fn report(
+        mut self,
+        waiting: &Waiting,
+        client: &Client,
+        output: &Output,
+    ) -> Result<Exit> {
+        let (id, new) = (self.run.id(), self.run.is_new());
+        let mut screen = output.screen();
+        if !waiting.wait {
+            if let Some(first) = self.first.filter(|_| new) {
+                output.note(&first);
             }
+            if output.json {
+                screen.json(&json!({"run": id, "new": new}));
+            } else {
+                screen.line(&id.to_string());
+                if !new {
+                    output.note(self.again);
+                }
+            }
+            screen.flush()?;
+            return Ok(Exit::Done);
+        }
+        let result = tokio::time::timeout(waiting.timeout, self.run.result()).await;
+        let Ok(result) = result else {
+            let (text, look) = (crate::show::time::span(waiting.timeout), self.look);
+            let state = client.run(id).await?.row.state;
+            let message = format!(
+                "run {id} is {} after {text}; it goes on without you: `{look}` shows it",
+                state.as_str()
+            );
+            return Err(Failed::new(Exit::NotNow, message));
+        };
+        let value = result?;
+        if output.json {
+            screen.json(&json!({"run": id, "new": new, "value": value}));
+        } else {
+            screen.line(&clean(value.as_str()));
         }
         screen.flush()?;
-        return Ok(Exit::Done);
+        Ok(Exit::Done)
     }
-    let result = tokio::time::timeout(args.timeout, run.result()).await;
-    let Ok(result) = result else {
-        let text = crate::show::time::span(args.timeout);
-        let state = client.run(id).await?.row.state;
-        let message = format!(
-            "run {id} is {} after {text}; it goes on without you: `runs show {id}` shows it",
-            state.as_str()
-        );
-        return Err(Failed::new(Exit::NotNow, message));
-    };
-    let value = result?;
-    if args.output.json {
-        screen.json(&json!({"run": id, "new": run.is_new(), "value": value}));
-    } else {
-        screen.line(&clean(value.as_str()));
-    }
-    screen.flush()?;
-    Ok(Exit::Done)
 }
 
 /// Has there been no run of this workflow? A name that was mistyped is found out like this.
-async fn is_first(client: &Client, workflow: &Name) -> bool {
+pub(crate) async fn is_first(client: &Client, workflow: &Name) -> bool {
     let Ok(runs) = client.runs().of(workflow.as_str().to_owned()) else {
         return false;
     };
@@ -123,7 +167,7 @@ pub(crate) fn label(text: &str) -> std::result::Result<(String, String), String>
 }
 
 /// A number and a unit.
-fn span(text: &str) -> std::result::Result<Duration, String> {
+pub(crate) fn span(text: &str) -> std::result::Result<Duration, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());

@@ -9,6 +9,7 @@ use crate::exit::{Exit, Result};
 use crate::payload;
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Output, Style, cut, time};
+use crate::signed::Signed;
 
 /// Topics: who subscribes, and what was published.
 #[derive(Args, Debug)]
@@ -51,6 +52,8 @@ struct Subscription {
     /// The workflow; it need not be deployed yet.
     workflow: String,
     #[command(flatten)]
+    signed: Signed,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -80,11 +83,13 @@ impl Topics {
             None => list(&self.output, client).await,
             Some(Part::Show(args)) => show(args, client).await,
             Some(Part::Subscribe(args)) => {
+                let client = &args.signed.client(client)?;
                 let new = client.subscribe(&args.topic, &args.workflow).await?;
                 let (done, before) = ("subscribes now", "subscribed before");
                 args.say(client, if new { done } else { before }, new)
             }
             Some(Part::Unsubscribe(args)) => {
+                let client = &args.signed.client(client)?;
                 let was = client.unsubscribe(&args.topic, &args.workflow).await?;
                 let (done, before) = ("subscribes no longer", "did not subscribe");
                 args.say(client, if was { done } else { before }, was)

@@ -130,6 +130,7 @@ impl Found {
             "rounds": self.checked.rounds,
             "messages": self.checked.messages,
             "offers": self.checked.offers,
+            "audited": self.checked.audited,
             "violations": violations.collect::<Vec<_>>(),
             "violations_found": self.count,
         })
@@ -154,11 +155,13 @@ impl Found {
             rounds,
             messages,
             offers,
+            audited,
             ..
         } = self.checked;
         let file = if self.file { "the file, " } else { "" };
         screen.line(&format!(
-            "checked {file}{runs} runs, {rounds} rounds, {messages} messages, {offers} offers"
+            "checked {file}{runs} runs, {rounds} rounds, {messages} messages, {offers} offers, \
+             {audited} audited"
         ));
         let verdict = match self.count {
             0 => screen.paint(Style::Good, "sound: everything that must hold does"),

@@ -19,7 +19,7 @@ pub(crate) struct Which {
 }
 
 /// How runs are named.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct By {
     /// Take it as a key, even if it looks like an id.
     #[arg(long)]

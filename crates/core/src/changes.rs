@@ -1,13 +1,14 @@
 //! What a batch of decisions changed, as rows to write: plain values, fit for arrays.
 
 use crate::{
-    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name,
-    OfferId, OfferRow, PublicationId, PublicationRow, RunId, RunRow, StateRow, SubscriptionId,
-    SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
+    AuditId, AuditRow, GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId,
+    MailRow, Name, OfferId, OfferRow, PublicationId, PublicationRow, QueueId, QueueRow, RunId,
+    RunRow, StateRow, SubscriptionId, SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId,
+    WorkerRow,
 };
 
 /// One write.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Write<V> {
     /// The database does not have the row.
     Insert(V),
@@ -18,7 +19,7 @@ pub enum Write<V> {
 }
 
 /// One write of a run.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum RunChange {
     /// A new run.
     Insert(RunRow),
@@ -44,7 +45,7 @@ impl RunChange {
 }
 
 /// Everything to write in one transaction, in this order.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Changes {
     /// New lanes.
     pub lanes: Vec<Lane>,
@@ -78,6 +79,10 @@ pub struct Changes {
     pub publications: Vec<(PublicationId, Write<PublicationRow>)>,
     /// Latches.
     pub latches: Vec<(LatchId, Write<LatchRow>)>,
+    /// Limits of queues.
+    pub queues: Vec<(QueueId, Write<QueueRow>)>,
+    /// What was done in somebody's name, only ever added.
+    pub audit: Vec<(AuditId, Write<AuditRow>)>,
     /// Runs to remove with everything under them: journal, labels, mail, waits, keys, state, what
     /// they published, their latches, and who waited for their end. That they waited for others'
     /// is left, and goes with those.
@@ -88,9 +93,13 @@ impl Changes {
     /// Is there nothing to write?
     #[must_use]
     pub fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.journal.is_empty() && self.is_plain()
+    }
+
+    /// Is there nothing to write but runs and their journals?
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
         self.lanes.is_empty()
-            && self.runs.is_empty()
-            && self.journal.is_empty()
             && self.labels.is_empty()
             && self.mail.is_empty()
             && self.waits.is_empty()
@@ -103,6 +112,8 @@ impl Changes {
             && self.subscriptions.is_empty()
             && self.publications.is_empty()
             && self.latches.is_empty()
+            && self.queues.is_empty()
+            && self.audit.is_empty()
             && self.deleted.is_empty()
     }
 }

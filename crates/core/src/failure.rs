@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Payload, RunId, Timestamp, limits};
+use crate::{Name, Payload, RunId, Timestamp, limits};
 
 /// What a failure means for what happens next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -63,6 +63,9 @@ pub struct Origin {
     pub name: String,
     /// Which attempt.
     pub attempt: u32,
+    /// The name of the worker; empty if what recorded it did not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub worker: String,
 }
 
 /// One failed attempt of a call that was tried again.
@@ -74,6 +77,46 @@ pub struct Attempted {
     pub message: String,
     /// When.
     pub at: Timestamp,
+}
+
+/// What a rollback that failed has left, as the data of its failure.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Remainder {
+    /// Why the run was rolled back.
+    pub because: Failure,
+    /// How many calls are left.
+    pub count: usize,
+    /// These, newest first, that which failed among them; no more than [`limits::REMAINDER`].
+    pub calls: Vec<Remaining>,
+}
+
+/// A call that is not undone, or not all that it set off.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Remaining {
+    /// In which execution it is.
+    pub execution: u32,
+    /// Its number in that.
+    pub call: u32,
+    /// Its name.
+    pub name: Name,
+    /// Is it itself to be undone?
+    pub own: bool,
+    /// Is something that it set off to be undone?
+    pub set_off: bool,
+}
+
+impl Remainder {
+    /// The code of a failure that tells one.
+    pub const CODE: &str = "rollback_failed";
+
+    /// What the failure of a run says that its rollback has left.
+    #[must_use]
+    pub fn told_by(failure: &Failure) -> Option<Remainder> {
+        let data = failure.data.as_ref();
+        data.filter(|_| failure.code == Remainder::CODE)?
+            .decode()
+            .ok()
+    }
 }
 
 impl Failure {
@@ -97,6 +140,25 @@ impl Failure {
             cause: None,
             did_not_happen: false,
         }
+    }
+
+    /// The same for failures that are alike: of the same class and code, with the same message but
+    /// for numbers and ids.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let class = format!("{:?}", self.class);
+        let is_word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+        let mut message = String::with_capacity(self.message.len());
+        let mut rest = self.message.as_str();
+        while let Some(first) = rest.chars().next() {
+            let end = rest.find(|c| is_word(c) != is_word(first));
+            let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
+            let numbered = part.contains(|c: char| c.is_ascii_digit());
+            message.push_str(if numbered { "#" } else { part });
+            rest = after;
+        }
+        let digest = crate::message::digest(&[&class, &self.code, &message]);
+        format!("{:016x}", (digest >> 64) ^ (digest & u128::from(u64::MAX)))
     }
 
     /// The answer is no: not retried; the run fails.
@@ -128,10 +190,19 @@ impl Failure {
         self
     }
 
-    /// With what caused it.
+    /// With what caused it. Of a chain that becomes too long, one in the middle is left out: its
+    /// ends say most.
     #[must_use]
     pub fn caused_by(mut self, cause: Failure) -> Failure {
         self.cause = Some(Box::new(cause));
+        let causes = std::iter::successors(self.cause.as_deref(), |of| of.cause.as_deref());
+        if causes.count() > limits::CAUSES {
+            let mut above = &mut self;
+            for _ in 0..limits::CAUSES / 2 {
+                above = above.cause.as_deref_mut().expect("just counted");
+            }
+            above.cause = above.cause.take().and_then(|middle| middle.cause);
+        }
         self
     }
 
@@ -159,6 +230,15 @@ impl Failure {
         lines.join("\n")
     }
 
+    /// About how many bytes it has when it is stored.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let data = self.data.as_ref().map_or(0, Payload::size);
+        let attempts: usize = self.attempts.iter().map(|of| of.message.len() + 64).sum();
+        let cause = self.cause.as_ref().map_or(0, |cause| cause.size());
+        self.message.len() + data + attempts + cause + 256
+    }
+
     /// Ends a call for good: no further attempt helps.
     #[must_use]
     pub fn is_final(&self) -> bool {
@@ -170,9 +250,12 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Origin { run, name, .. } = self;
         write!(f, "`{name}`, attempt {}, in run {run}", self.attempt)?;
-        match self.workflow.as_str() {
+        if !self.workflow.is_empty() {
+            write!(f, " of `{}`", self.workflow)?;
+        }
+        match self.worker.as_str() {
             "" => Ok(()),
-            workflow => write!(f, " of `{workflow}`"),
+            worker => write!(f, ", by {worker}"),
         }
     }
 }
@@ -224,17 +307,36 @@ mod tests {
     #[test]
     fn sc_63_a_trace_says_where_and_what_caused_it() {
         let mut cause = Failure::transient("slow");
-        // As it was stored before workflows were named.
+        // As it was stored before workflows and workers were named.
         let text = r#"{"run":"00000000-0000-7000-8000-000000000000","call":2,"name":"charge",
             "attempt":3}"#;
         let mut origin: Origin = serde_json::from_str(text).unwrap();
-        assert_eq!(origin.workflow, "");
-        origin.workflow = "pay".into();
+        assert_eq!((origin.workflow.as_str(), origin.worker.as_str()), ("", ""));
+        (origin.workflow, origin.worker) = ("pay".into(), "desk 7".into());
         cause.origin = Some(Box::new(origin));
         let failure = Failure::business("declined").caused_by(cause);
         let lines = "declined\ncaused by: slow\n  at `charge`, attempt 3, in run \
-                     00000000-0000-7000-8000-000000000000 of `pay`";
+                     00000000-0000-7000-8000-000000000000 of `pay`, by desk 7";
         assert_eq!(failure.trace(), lines);
+    }
+
+    #[test]
+    fn sc_63_a_chain_of_causes_keeps_its_ends_and_can_be_read() {
+        let mut failure = Failure::transient("the first");
+        for number in 0..500 {
+            failure = Failure::business(number)
+                .with_data(&number)
+                .caused_by(failure);
+        }
+        let text = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&text).unwrap(), failure);
+        let trace = failure.trace();
+        assert_eq!(trace.lines().count(), 1 + limits::CAUSES);
+        assert!(trace.starts_with("499\ncaused by: 498\n"), "{trace}");
+        assert!(
+            trace.ends_with("caused by: 0\ncaused by: the first"),
+            "{trace}"
+        );
     }
 
     #[test]
@@ -246,5 +348,18 @@ mod tests {
         let text = serde_json::to_string(&failure).unwrap();
         assert_eq!(serde_json::from_str::<Failure>(&text).unwrap(), failure);
         assert_eq!(failure.to_string(), "declined: slow");
+    }
+
+    #[test]
+    fn co_10_failures_that_differ_in_numbers_alone_are_alike() {
+        let of = |message: &str| Failure::permanent(message).fingerprint();
+        let one = "no account 4711 at 0190a3b2-77aa, try again";
+        assert_eq!(of(one), of("no account 5 at 0190ffff-0000, try again"));
+        assert_ne!(of(one), of("no account 4711 at home, try again"));
+        let coded = Failure::permanent(one).with_code("unknown_account");
+        assert_ne!(coded.fingerprint(), of(one));
+        let other = Failure::business(one).fingerprint();
+        assert_ne!(other, of(one));
+        assert_eq!(of("").len(), 16);
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Deadline, Failure, Name, Parent, Payload, RunId, RunState, ScopeEnd, Timestamp,
+    Context, Deadline, Emitted, Failure, Name, Parent, Payload, PublicationId, RunId, RunState,
+    STATE_CHANGED, ScopeEnd, Timestamp,
 };
 
 /// One entry.
@@ -86,6 +87,9 @@ pub enum Entry {
         /// For how long others may join what it published, from its commit on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<Duration>,
+        /// What it published.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        emitted: Vec<Emitted>,
     },
     /// The run's context has these values from here on.
     ContextSet {
@@ -182,7 +186,7 @@ pub enum Call {
         /// Until when.
         until: Timestamp,
     },
-    /// A wait for a signal.
+    /// A wait for a signal; of [`STATE_CHANGED`], for a condition on the run's own state.
     Wait {
         /// Which signal.
         signal: Name,
@@ -207,6 +211,11 @@ pub enum Call {
         /// What runs.
         workflow: Name,
     },
+    /// The commands of a batch, waited for together.
+    Batch {
+        /// What runs: the batch.
+        workflow: Name,
+    },
     /// A publication: one child run for each workflow that subscribes, all waited for.
     Publish {
         /// To which topic.
@@ -214,6 +223,9 @@ pub enum Call {
         /// For how long others may join, from its commit on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<Duration>,
+        /// As which publication; not said by older versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<PublicationId>,
     },
     /// What an earlier call did is undone.
     Undo {
@@ -279,10 +291,12 @@ impl Call {
             Call::Step { name, .. } => ("step", name.as_str()),
             Call::Effect { name, .. } => ("effect", name.as_str()),
             Call::Sleep { .. } => ("sleep", ""),
+            Call::Wait { signal, .. } if *signal == STATE_CHANGED => ("wait for its state", ""),
             Call::Wait { signal, .. } => ("wait", signal.as_str()),
             Call::Watch { .. } => ("watch", ""),
             Call::Child { workflow, .. } => ("child", workflow.as_str()),
             Call::Children { workflow } => ("children", workflow.as_str()),
+            Call::Batch { .. } => ("commands", ""),
             Call::Publish { topic, .. } => ("publish", topic.as_str()),
             Call::Undo { name, .. } => ("undo", name.as_str()),
             Call::RollBack { .. } => ("roll back", ""),
@@ -337,7 +351,7 @@ impl From<Result<Payload, Failure>> for Outcome {
 }
 
 /// The entries of one round, as they are stored.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JournalRow {
     /// Whose.
     pub run: RunId,
@@ -352,7 +366,25 @@ pub struct JournalRow {
     /// When.
     pub at: Timestamp,
     /// A JSON array of entries.
+    #[serde(with = "text")]
     pub entries: Vec<u8>,
+}
+
+/// Bytes that are text anyway.
+mod text {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize, Deserializer, Serializer, ser};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        let text = std::str::from_utf8(bytes).map_err(ser::Error::custom)?;
+        to.serialize_str(text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = Cow::<str>::deserialize(from)?;
+        Ok(text.into_owned().into_bytes())
+    }
 }
 
 /// Entries as they are stored.

@@ -6,6 +6,8 @@
 //!
 //! Absent on purpose: SQL, threads, logging, user code.
 
+mod audit;
+mod batch;
 mod changes;
 pub mod check;
 mod context;
@@ -22,6 +24,7 @@ mod name;
 mod needs;
 mod op;
 mod payload;
+mod queue;
 mod reply;
 mod retry;
 mod rows;
@@ -31,25 +34,28 @@ mod scope;
 pub mod testkit;
 mod time;
 
+pub use audit::{AuditId, AuditReader, AuditRow, Seal};
+pub use batch::{BATCH, Batch, BatchEnd};
 pub use changes::{Changes, RunChange, Write};
 pub use context::Context;
 pub use deadline::{Deadline, Deadlines};
 pub use decide::{decide, may_step, undone};
-pub use failure::{Attempted, Class, Failure, Origin};
+pub use failure::{Attempted, Class, Failure, Origin, Remainder, Remaining};
 pub use id::{PublicationId, RunId, WorkerId};
 pub use journal::{Call, Entry, JournalRow, Outcome, UndoBy, Why, decode_entries, encode_entries};
 pub use message::{
     Delivery, GateId, GateRow, KeyId, KeyKind, KeyRow, MailId, MailRow, OfferId, OfferRow, Policy,
-    Sent, Source, Taken, WaitId, WaitRow, WatchId,
+    STATE_CHANGED, Sent, Source, Taken, WaitId, WaitRow, WatchId, digest,
 };
 pub use name::{BadName, Name};
-pub use needs::{Need, Stage, needs};
+pub use needs::{Due, Keyed, Need, Stage, needs};
 pub use op::{
-    Accept, Cancel, Caused, Claim, Claimant, Complete, Consumed, Delete, Join, Offer, Op, OpenWait,
-    Patch, Publish, Register, Release, Renew, Resume, Round, Scope, Signal, Start, StateChange,
-    Subscribe, Target, Then, Undo,
+    Accept, Anew, Audited, Cancel, Caused, Claim, Claimant, Complete, Consumed, Delete,
+    Destination, Forget, Join, Offer, Op, OpenWait, Patch, Publish, Redirect, Register, Release,
+    Renew, Resume, Round, Scope, Signal, Start, StateChange, Subscribe, Target, Then, Undo,
 };
 pub use payload::Payload;
+pub use queue::{Flow, Limit, QueueId, QueueRow, Rate};
 pub use reply::{
     Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, Refusal,
     Renewed, Reply, Started, Undone,
@@ -57,9 +63,10 @@ pub use reply::{
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};
 pub use run::{
-    CancelMark, Lane, LaneId, Parent, RunRow, RunState, StateRow, Told, UndoMark, WorkerRow,
+    CancelMark, Fence, Lane, LaneId, Parent, RunRow, RunState, StateRow, Told, UndoMark, WorkerRow,
 };
 pub use scope::{
-    LatchId, LatchRow, PublicationRow, ScopeEnd, SubscriptionId, SubscriptionRow, subscriber_run,
+    Emitted, LatchId, LatchRow, PublicationRow, ScopeEnd, SubscriptionId, SubscriptionRow,
+    subscriber_run,
 };
 pub use time::Timestamp;

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const NAME_BYTES: usize = 256;
 /// Bytes in one payload.
 pub const PAYLOAD_BYTES: usize = 4 << 20;
+/// Bytes in the reason that an operator gives.
+pub const REASON_BYTES: usize = 1024;
 /// Levels of a patch to a run's state.
 pub const PATCH_DEPTH: usize = 32;
 /// Bytes in the entries of one round.
@@ -18,6 +20,10 @@ pub const JOURNAL_RESERVE: u64 = 1_000;
 pub const MAILBOX: u32 = 10_000;
 /// Runs, signals and the like that one round sets off.
 pub const FAN_OUT: usize = 10_000;
+/// Commands in one batch.
+pub const BATCH: usize = 10_000;
+/// Bytes in the payloads of one batch.
+pub const BATCH_BYTES: usize = 16 << 20;
 /// Workflows that subscribe to one topic.
 pub const SUBSCRIBERS: usize = 10_000;
 /// Levels of runs below a root.
@@ -32,6 +38,8 @@ pub const LABELS: usize = 32;
 pub const LABEL_BYTES: usize = 256;
 /// Bytes in a failure's message.
 pub const MESSAGE_BYTES: usize = 4096;
+/// Causes of a failure, and theirs: fewer than what JSON is read with may be nested.
+pub const CAUSES: usize = 48;
 /// Runs that one claim takes.
 pub const CLAIM: usize = 1_000;
 /// Runs left to those who have them in memory that one claim looks past.
@@ -44,7 +52,17 @@ pub const DELETE: usize = 1_000;
 pub const CRASHES: u32 = 3;
 /// The longest lease. One that ends later was made by a clock that has since gone back.
 pub const LEASE: Duration = Duration::from_secs(3600);
+/// How long a worker that says nothing is listed. One that is at rest says so every hour.
+pub const UNSEEN: Duration = Duration::from_secs(24 * 3600);
+/// Workers forgotten by one registration.
+pub const FORGOTTEN: usize = 64;
+/// Flow keys that one claim looks at in one lane.
+pub const TURNS: usize = 1_000;
+/// The longest time that a queue's rate is about.
+pub const RATE_TIME: Duration = Duration::from_secs(24 * 3600);
 /// How long another process leaves a woken run to the one that has it in memory.
 pub const HEAD_START: Duration = Duration::from_millis(50);
+/// Calls that a failed rollback names of those that it left.
+pub const REMAINDER: usize = 100;
 /// Visits of a saga's steps, unless it says another number.
 pub const SAGA_VISITS: u32 = 1_000;

@@ -25,17 +25,36 @@ pub enum Sent {
 }
 
 /// What happens to a signal that nobody waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Policy {
-    /// It is kept.
+    /// It is kept; if its run ends without it, it is parked.
     #[default]
     Keep,
     /// It is dropped and the sender is told.
     Drop,
+    /// It is kept; if its run ends without it, it goes.
+    Discard,
+    /// It is kept; if its run ends without it, it is offered to others.
+    Offer,
 }
 
+impl Policy {
+    /// All of them, each at the place of its stored number.
+    pub const ALL: [Policy; 4] = [Policy::Keep, Policy::Drop, Policy::Discard, Policy::Offer];
+
+    /// The number that is stored.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// The signal that a run's state has changed, to calls of the run that wait for that. Nobody sends
+/// it, and it says nothing: whoever gets it reads the state.
+pub const STATE_CHANGED: Name = Name::constant("roundel.state");
+
 /// A message's place: run, name, number. Messages of the engine's own have no name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct MailId {
     /// Whose.
     pub run: RunId,
@@ -46,7 +65,7 @@ pub struct MailId {
 }
 
 /// A message that waits for a run.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MailRow {
     /// Which call it answers, for the engine's own messages: (execution, call).
     pub answers: Option<(u32, u32)>,
@@ -54,10 +73,24 @@ pub struct MailRow {
     pub body: Outcome,
     /// When it came.
     pub at: Timestamp,
+    /// If nobody waits for it.
+    pub policy: Policy,
+    /// From then on nobody gets it.
+    pub expires_at: Option<Timestamp>,
+    /// Since when it is parked: its run ended without it. It waits for an operator.
+    pub parked_at: Option<Timestamp>,
+}
+
+impl MailRow {
+    /// Is it too late for it?
+    #[must_use]
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// A wait's place.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct WaitId {
     /// Who waits.
     pub run: RunId,
@@ -68,7 +101,7 @@ pub struct WaitId {
 }
 
 /// A wait that is open.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WaitRow {
     /// Its place among those who wait for an offer of that name; none if it takes no offers.
     pub place: Option<u64>,
@@ -77,7 +110,7 @@ pub struct WaitRow {
 }
 
 /// What a wait is matched to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Taken {
     /// The run's own message of this number.
     Mail(u64),
@@ -89,7 +122,7 @@ pub enum Taken {
 pub type WatchId = (RunId, RunId, u32, u32);
 
 /// What is locked by those who look for rows that may not exist yet.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct GateId {
     /// The tenant.
     pub namespace: Name,
@@ -98,7 +131,7 @@ pub struct GateId {
 }
 
 /// A gate's counters.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GateRow {
     /// The last place given to a waiter.
     pub waiters: u64,
@@ -107,7 +140,7 @@ pub struct GateRow {
 }
 
 /// An offer's place.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct OfferId {
     /// Under which gate.
     pub gate: GateId,
@@ -116,7 +149,7 @@ pub struct OfferId {
 }
 
 /// An offer that is not consumed.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OfferRow {
     /// What it says.
     pub payload: Payload,
@@ -127,7 +160,7 @@ pub struct OfferRow {
 }
 
 /// What a unique key is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum KeyKind {
     /// The user's own id for a run.
     Run,
@@ -150,7 +183,7 @@ impl KeyKind {
 }
 
 /// A unique key.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct KeyId {
     /// The tenant.
     pub namespace: Name,
@@ -161,7 +194,7 @@ pub struct KeyId {
 }
 
 /// Who has a key, and what was answered.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeyRow {
     /// The run it belongs to; it goes when that goes. None for the keys of offers.
     pub run: Option<RunId>,
@@ -194,12 +227,12 @@ pub enum Source {
 }
 
 /// A digest of texts, to tell two requests apart (FNV-1a, 128 bits; not against forgery).
-pub(crate) fn digest(parts: &[&str]) -> u128 {
+pub fn digest(parts: &[impl AsRef<[u8]>]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013B;
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for part in parts {
-        for byte in part.bytes().chain([0xFF]) {
-            hash = (hash ^ u128::from(byte)).wrapping_mul(PRIME);
+        for byte in part.as_ref().iter().chain(&[0xFF]) {
+            hash = (hash ^ u128::from(*byte)).wrapping_mul(PRIME);
         }
     }
     hash

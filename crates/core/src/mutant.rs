@@ -13,6 +13,8 @@ pub enum Mutant {
     EpochIgnored,
     EpochKeptAtCommit,
     EpochKeptAtClaim,
+    /// What was started again under the id of a run that was deleted is taken for that.
+    EpochsBeginAnew,
     HeadKept,
     /// A run suspends without looking for what came meanwhile.
     SuspendsBlindly,
@@ -41,6 +43,8 @@ pub enum Mutant {
     BegunAfterCancel,
     EndOverwritten,
     EndKeepsWaits,
+    /// Nobody looks after the signals that a run ended without.
+    LeftoversForgotten,
     /// What is in memory is taken for current.
     StaleMemory,
     DoubledDeliveryTaken,
@@ -68,15 +72,57 @@ pub enum Mutant {
     LatchPartLost,
     FailedStepUndone,
     RollbackEntryLost,
+    /// What is to be done in any case is not done when all goes well.
+    FinallySkipped,
+    /// Nor when the function returned before it read how what it let go has ended: seldom met by
+    /// chance, and so found by a script.
+    FinallyUnread,
+    /// What was done in any case is done again in a rollback.
+    FinallyTwice,
+    /// What has a name undoes without what was recorded for it.
+    UndoArgumentsLost,
+    /// What was declared settled is undone.
+    SettledUndone,
+    /// A run has its own deadlines only.
+    DeadlineNotInherited,
+    /// A run goes on after its deadline.
+    DeadlineIgnored,
+    /// What a failed rollback left is taken for accepted.
+    AcceptedUnasked,
+    /// What a step sends is lost, and the step stands.
+    SentLost,
+    /// What is done in somebody's name is not written down.
+    AuditLost,
+    /// A run that was asked to end is completed by hand.
+    CompletedAfterCancel,
+    /// A run that has ended is completed by hand: a second reply.
+    RepliedTwice,
+    /// One that is parked keeps all others of its queue waiting.
+    ParkedBlocksOthers,
+    /// A lease that has ended still counts.
+    PermitLeaked,
+    /// What is leased does not count.
+    PermitDoubled,
+    /// A command that is parked counts as one that has ended.
+    BatchEndsWithParked,
+    /// What comes after a batch comes twice.
+    CallbackTwice,
+    /// What is leased for a key does not count for it.
+    KeyOverdrawn,
+    /// Who waits for the state of a run to change is not told.
+    PatchWakesNobody,
+    /// What changed between the look at the state and the wait for the next change is overlooked.
+    ChangeOverlooked,
 }
 
 impl Mutant {
-    /// All but the canary.
-    pub const ALL: [Mutant; 46] = [
+    /// All but the canary and what only a script finds.
+    pub const ALL: [Mutant; 67] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
         Mutant::EpochKeptAtClaim,
+        Mutant::EpochsBeginAnew,
         Mutant::HeadKept,
         Mutant::SuspendsBlindly,
         Mutant::StateLost,
@@ -102,6 +148,7 @@ impl Mutant {
         Mutant::BegunAfterCancel,
         Mutant::EndOverwritten,
         Mutant::EndKeepsWaits,
+        Mutant::LeftoversForgotten,
         Mutant::StaleMemory,
         Mutant::DoubledDeliveryTaken,
         Mutant::LateMailTaken,
@@ -119,6 +166,25 @@ impl Mutant {
         Mutant::LatchPartLost,
         Mutant::FailedStepUndone,
         Mutant::RollbackEntryLost,
+        Mutant::FinallySkipped,
+        Mutant::FinallyTwice,
+        Mutant::UndoArgumentsLost,
+        Mutant::SettledUndone,
+        Mutant::DeadlineNotInherited,
+        Mutant::DeadlineIgnored,
+        Mutant::AcceptedUnasked,
+        Mutant::SentLost,
+        Mutant::AuditLost,
+        Mutant::CompletedAfterCancel,
+        Mutant::RepliedTwice,
+        Mutant::ParkedBlocksOthers,
+        Mutant::PermitLeaked,
+        Mutant::PermitDoubled,
+        Mutant::BatchEndsWithParked,
+        Mutant::CallbackTwice,
+        Mutant::KeyOverdrawn,
+        Mutant::PatchWakesNobody,
+        Mutant::ChangeOverlooked,
     ];
 }
 

@@ -1,14 +1,16 @@
 //! Names: of workflows, steps, signals, namespaces, and the keys that users give to runs.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::limits;
 
 /// A checked name: 1 to 256 bytes, no control characters, not `.` or `..`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Clone, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Name(Cow<'static, str>);
 
@@ -31,7 +33,7 @@ pub enum BadName {
 
 impl Name {
     /// No name comes before this one.
-    pub(crate) const FIRST: Name = Name::constant(" ");
+    pub const FIRST: Name = Name::constant(" ");
 
     /// A name known when the program is compiled; a bad one does not compile in a `const`.
     ///
@@ -74,13 +76,47 @@ const fn check(bytes: &[u8]) -> Result<(), BadName> {
     }
     let mut at = 0;
     while at < bytes.len() {
-        let c1 = bytes[at] == 0xC2 && at + 1 < bytes.len() && bytes[at + 1] < 0xA0;
-        if bytes[at] < 0x20 || bytes[at] == 0x7F || c1 {
-            return Err(BadName::Control(at));
+        // Mostly it is one of these: names are read with every entry of a journal.
+        if !matches!(bytes[at], 0x20..0x7F) {
+            let c1 = bytes[at] == 0xC2 && at + 1 < bytes.len() && bytes[at + 1] < 0xA0;
+            if bytes[at] < 0x20 || bytes[at] == 0x7F || c1 {
+                return Err(BadName::Control(at));
+            }
         }
         at += 1;
     }
     Ok(())
+}
+
+impl PartialEq for Name {
+    #[inline]
+    fn eq(&self, other: &Name) -> bool {
+        // Namespaces and names in the code are mostly one and the same text.
+        std::ptr::eq(self.as_str(), other.as_str()) || self.0 == other.0
+    }
+}
+
+impl Ord for Name {
+    #[inline]
+    fn cmp(&self, other: &Name) -> Ordering {
+        if std::ptr::eq(self.as_str(), other.as_str()) {
+            return Ordering::Equal;
+        }
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Name {
+    #[inline]
+    fn partial_cmp(&self, other: &Name) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
 }
 
 impl fmt::Display for Name {

@@ -1,11 +1,18 @@
 //! Operations: every state change that exists, as data. They can be logged, counted, fused,
 //! replayed and simulated.
 
+mod operators;
+
 use std::time::Duration;
 
+pub use operators::{
+    Accept, Anew, Audited, Cancel, Complete, Delete, Destination, Forget, Patch, Redirect, Resume,
+    Undo,
+};
+
 use crate::{
-    Context, Deadlines, Failure, GateId, LaneId, Name, Outcome, Parent, Payload, Policy,
-    PublicationId, RunId, RunState, Timestamp, UndoMark, WorkerId,
+    Batch, Context, Deadlines, Failure, Fence, GateId, LaneId, Limit, Name, Outcome, Parent,
+    Payload, Policy, PublicationId, RunId, RunState, Timestamp, UndoMark, WorkerId,
 };
 
 /// One state change.
@@ -19,6 +26,8 @@ pub enum Op {
     Signal(Signal),
     /// Offer a signal to one waiter.
     Offer(Offer),
+    /// Remove a parked signal, or pass it on.
+    Redirect(Redirect),
     /// Ask a run to end.
     Cancel(Cancel),
     /// Patch a run's state.
@@ -47,6 +56,26 @@ pub enum Op {
     Accept(Accept),
     /// Remove a run and all below it.
     Delete(Delete),
+    /// Remove what a client published, once nothing that it set off is left.
+    Forget(Forget),
+    /// Something of the above, if the run that it is about waits for an operator.
+    IfParked(Box<Op>),
+    /// Change the limits of a queue.
+    Limit(Limit),
+    /// Something of the above, in somebody's name: it is audited.
+    Audited(Box<Audited>),
+}
+
+impl Op {
+    /// What is asked for, in whosever name and on whatever condition.
+    #[must_use]
+    pub fn asked(&self) -> &Op {
+        match self {
+            Op::Audited(audited) => audited.op.asked(),
+            Op::IfParked(op) => op.asked(),
+            op => op,
+        }
+    }
 }
 
 /// A worker that takes what it wakes, in the same commit.
@@ -77,6 +106,8 @@ pub struct Start {
     pub labels: Vec<(Name, String)>,
     /// Lower is claimed first.
     pub priority: i32,
+    /// On whose behalf: those of a queue take turns, and can be limited each.
+    pub flow_key: Option<Name>,
     /// Not before.
     pub at: Option<Timestamp>,
     /// Who set it off and waits for it.
@@ -91,6 +122,34 @@ pub struct Start {
     pub first: Option<Box<Round>>,
     /// Delivered with the start, also if the run exists.
     pub signal: Option<Box<Signal>>,
+    /// Sent together with the run, which stands for all of it.
+    pub batch: Option<Box<Batch>>,
+}
+
+impl Start {
+    /// A start that says nothing special, to be filled in.
+    #[must_use]
+    pub fn new(namespace: Name, run: RunId, workflow: Name, input: Payload) -> Start {
+        Start {
+            namespace,
+            run,
+            workflow,
+            version: None,
+            key: None,
+            input,
+            labels: Vec::new(),
+            priority: 0,
+            flow_key: None,
+            at: None,
+            parent: None,
+            deadlines: Deadlines::default(),
+            context: Context::default(),
+            claimant: None,
+            first: None,
+            signal: None,
+            batch: None,
+        }
+    }
 }
 
 /// Which run is meant.
@@ -115,6 +174,8 @@ pub struct Signal {
     pub payload: Payload,
     /// If nobody waits for it.
     pub policy: Policy,
+    /// After this long, nobody gets it.
+    pub expires: Option<Duration>,
     /// The same key again does nothing and gives the first answer.
     pub key: Option<Name>,
     /// Takes the run if it has it in memory.
@@ -134,30 +195,6 @@ pub struct Offer {
     pub key: Option<Name>,
     /// Takes the run if it has it in memory.
     pub claimant: Option<Claimant>,
-}
-
-/// Ask a run to end.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Cancel {
-    /// The tenant.
-    pub namespace: Name,
-    /// Which run.
-    pub target: Target,
-    /// Takes the run if it has it in memory.
-    pub claimant: Option<Claimant>,
-}
-
-/// Patch a run's state from outside (RFC 7396).
-#[derive(Clone, PartialEq, Debug)]
-pub struct Patch {
-    /// The tenant.
-    pub namespace: Name,
-    /// Which run.
-    pub target: Target,
-    /// What to merge.
-    pub patch: Payload,
-    /// Only if the state has this version.
-    pub expected: Option<u64>,
 }
 
 /// Lease runs that are due, oldest first within priority.
@@ -249,57 +286,6 @@ pub struct Join {
     pub workflow: Name,
 }
 
-/// End a run that nobody has begun: what it should have done was done otherwise.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Complete {
-    /// The tenant.
-    pub namespace: Name,
-    /// Which run.
-    pub target: Target,
-    /// With what.
-    pub value: Payload,
-}
-
-/// Undo what a run did, and all below it. It must be at rest: completed, or parked.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Undo {
-    /// The tenant.
-    pub namespace: Name,
-    /// Which run.
-    pub target: Target,
-}
-
-/// Let a parked run go on, or a rollback that failed.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Resume {
-    /// The tenant.
-    pub namespace: Name,
-    /// Which run.
-    pub target: Target,
-    /// Without the undo that failed. Only for a rollback.
-    pub skip: bool,
-}
-
-/// Accept what a failed rollback left undone: nobody need look any more.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Accept {
-    /// The tenant.
-    pub namespace: Name,
-    /// Which run.
-    pub target: Target,
-}
-
-/// Remove a run, its journal and messages, and all runs below it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Delete {
-    /// The tenant.
-    pub namespace: Name,
-    /// Which run.
-    pub target: Target,
-    /// Also if it has not ended, or is part of a tree that has not.
-    pub force: bool,
-}
-
 /// One round of one run: what it took, what happened, what it caused, and what comes next.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Round {
@@ -309,6 +295,9 @@ pub struct Round {
     pub worker: WorkerId,
     /// Under which fence.
     pub epoch: u64,
+    /// When the run was started, which is part of the fence. Only whoever just began it does not
+    /// know.
+    pub created_at: Option<Timestamp>,
     /// The run's parent, which is locked with it when it ends.
     pub parent: Option<RunId>,
     /// Gates of offerable waits that open or close, locked before the run.
@@ -331,6 +320,8 @@ pub struct Round {
     pub undo: Option<UndoMark>,
     /// The run's state, changed by itself.
     pub state: Vec<StateChange>,
+    /// The state's version that was seen by those who wait, from this round on, for the next.
+    pub state_seen: Option<u64>,
     /// The earliest of the run's timers after this round.
     pub timer_at: Option<Timestamp>,
     /// The lease of what this round wakes and its worker holds.
@@ -366,6 +357,9 @@ pub enum Caused {
     Child(u32, Box<Start>),
     /// A run of its own.
     Spawn(u32, Box<Start>),
+    /// A run of its own, as part of a step: it answers no call. If it cannot be started, the round
+    /// is refused, and with it what the step wrote.
+    Send(Box<Start>),
     /// A signal.
     Signal(u32, Box<Signal>),
     /// An offer.
@@ -424,6 +418,15 @@ pub enum Then {
 }
 
 impl Round {
+    /// Under which it is committed.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        Fence {
+            created_at: self.created_at,
+            epoch: self.epoch,
+        }
+    }
+
     /// A round of nothing, to be filled in.
     #[must_use]
     pub fn new(run: RunId, worker: WorkerId, epoch: u64) -> Round {
@@ -431,6 +434,7 @@ impl Round {
             run,
             worker,
             epoch,
+            created_at: None,
             parent: None,
             gates: Vec::new(),
             entries: Vec::new(),
@@ -442,6 +446,7 @@ impl Round {
             cancel_seen: false,
             undo: None,
             state: Vec::new(),
+            state_seen: None,
             timer_at: None,
             lease: Duration::from_secs(30),
             then: Then::Continue,
@@ -465,6 +470,14 @@ impl Round {
                     })
             }
         }
+    }
+
+    /// What a step of it sent.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = &Start> {
+        self.caused.iter().filter_map(|caused| match caused {
+            Caused::Send(start) => Some(&**start),
+            _ => None,
+        })
     }
 
     /// The claimant on whose behalf the round wakes other runs.

@@ -1,8 +1,9 @@
 //! What operations answer, what they are refused with, and the hints that follow a commit.
 
 use crate::{
-    BadName, CancelMark, Deadline, Deadlines, Delivery, LaneId, Name, Outcome, Parent,
-    PublicationId, RunId, RunState, Sent, StateRow, Timestamp, WorkerId, limits,
+    BadName, CancelMark, Deadline, Deadlines, Delivery, Fence, LaneId, Name, Outcome, Parent,
+    PublicationId, QueueRow, RunId, RunState, STATE_CHANGED, Sent, StateRow, Timestamp, WorkerId,
+    limits,
 };
 
 /// The answer to an operation.
@@ -52,6 +53,10 @@ pub enum Reply {
         /// Ask again.
         more: bool,
     },
+    /// To a request to forget: whether the publication went.
+    Forgotten(bool),
+    /// To a change of a queue's limits: as they are now.
+    Limited(QueueRow),
 }
 
 /// What a start did.
@@ -61,8 +66,8 @@ pub struct Started {
     pub run: RunId,
     /// Was it new?
     pub new: bool,
-    /// The first round's reply, if it came with one.
-    pub first: Option<Result<Committed, Refusal>>,
+    /// The first round's reply, if it came with one. Boxed, or it would make every reply large.
+    pub first: Option<Box<Result<Committed, Refusal>>>,
     /// What became of the signal that came with it.
     pub sent: Option<Sent>,
     /// Runs that the worker took.
@@ -110,6 +115,8 @@ pub enum Undone {
 pub struct Committed {
     /// The fence for the next round.
     pub epoch: u64,
+    /// When the run was started, which is part of it.
+    pub created_at: Timestamp,
     /// When.
     pub at: Timestamp,
     /// Is the lease kept? Also when the round gave it up, but something was there already.
@@ -131,6 +138,8 @@ pub struct Claimed {
     pub run: RunId,
     /// The fence.
     pub epoch: u64,
+    /// When it was started, which is part of it.
+    pub created_at: Timestamp,
     /// What it is.
     pub lane: LaneId,
     /// Which execution.
@@ -153,6 +162,17 @@ pub struct Claimed {
     pub at: Timestamp,
 }
 
+impl Claimed {
+    /// Under which it was claimed.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        Fence {
+            created_at: Some(self.created_at),
+            epoch: self.epoch,
+        }
+    }
+}
+
 /// What became of one lease.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Renewed {
@@ -168,7 +188,7 @@ pub enum Lease {
     /// It goes on.
     Kept {
         /// Under which fence.
-        epoch: u64,
+        fence: Fence,
         /// Asked to end.
         cancel: bool,
         /// Messages matched to calls and not consumed yet.
@@ -265,6 +285,34 @@ pub enum Refusal {
         /// How much was asked for.
         found: u64,
     },
+    /// Ask for more, or for something else.
+    #[error("{what} must be at least 1; leave it out for no limit, or pause the queue")]
+    Zero {
+        /// Of what.
+        what: &'static str,
+    },
+    /// Choose another.
+    #[error("the signal `{name}` is the engine's own; choose another name, or patch the state")]
+    Reserved {
+        /// Which name.
+        name: Name,
+    },
+    /// Add to it, or send nothing.
+    #[error("a batch has no commands; add at least one")]
+    EmptyBatch,
+    /// Split it.
+    #[error(
+        "a batch has at most {limit} {what}, and this has {found}; split it into several batches, \
+         which may have one workflow that waits for all of them"
+    )]
+    LargeBatch {
+        /// Of what.
+        what: &'static str,
+        /// How much is allowed.
+        limit: usize,
+        /// How much was asked for.
+        found: usize,
+    },
     /// Register first.
     #[error("worker {worker} is not registered; register it before it claims")]
     UnknownWorker {
@@ -287,6 +335,14 @@ pub enum Refusal {
         /// Where it stands.
         state: RunState,
     },
+    /// Nothing to do.
+    #[error("run {run} has no parked signal of number {number}; somebody may have been faster")]
+    SignalNotParked {
+        /// Which run.
+        run: RunId,
+        /// Which of its messages.
+        number: u64,
+    },
     /// Wait until it is at rest, or cancel it.
     #[error(
         "run {run} is {}; only what has completed or is parked can be undone; \
@@ -301,8 +357,8 @@ pub enum Refusal {
     },
     /// Let it end by itself, or cancel it.
     #[error(
-        "run {run} is {} and has begun; only a run that nobody has begun can be completed by hand; \
-         wait for it, or cancel it",
+        "run {run} is {} and has begun; only a run that nobody has begun, or that is parked and \
+         waits for nothing else, can be completed or begun anew by hand; wait for it, or cancel it",
         state.as_str()
     )]
     HasBegun {
@@ -319,9 +375,20 @@ pub enum Refusal {
         /// Where it stands.
         state: RunState,
     },
+    /// Report a bug: what workers do is nobody's request.
+    #[error("only what somebody can ask for is audited; this is a bug in the client")]
+    NotAudited,
     /// Fix the text.
     #[error(transparent)]
     BadName(#[from] BadName),
+    /// Fix the text.
+    #[error("{what} has a NUL character at byte {at}, which not every database keeps; take it out")]
+    Nul {
+        /// Which text.
+        what: &'static str,
+        /// Where in it.
+        at: usize,
+    },
     /// Report a bug: a worker sent what cannot be.
     #[error("run {run}: {what}; this is a bug in the worker that sent it")]
     Inconsistent {
@@ -345,6 +412,22 @@ impl Refusal {
         })
     }
 
+    /// Refuses a text that PostgreSQL does not take: all stores keep the same.
+    pub(crate) fn nul(what: &'static str, text: &str) -> Result<(), Refusal> {
+        match text.bytes().position(|byte| byte == 0) {
+            None => Ok(()),
+            Some(at) => Err(Refusal::Nul { what, at }),
+        }
+    }
+
+    /// Refuses a signal that is the engine's own.
+    pub(crate) fn reserved(name: &Name) -> Result<(), Refusal> {
+        match *name == STATE_CHANGED {
+            true => Err(Refusal::Reserved { name: name.clone() }),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn payload(size: usize) -> Result<(), Refusal> {
         Refusal::over("a payload's size in bytes", limits::PAYLOAD_BYTES, size)
     }
@@ -357,7 +440,7 @@ pub struct Owner {
     /// Which worker.
     pub worker: WorkerId,
     /// The fence under which it has it.
-    pub epoch: u64,
+    pub fence: Fence,
 }
 
 /// Told to the processes around after a commit. Losing one costs time only; it may come late, and

@@ -4,6 +4,8 @@
 //! Invariant: a table knows for each row whether the database has it, so that what changed can be
 //! written as inserts, updates and deletes, each row once, however many operations touched it.
 
+mod copied;
+mod lanes;
 mod table;
 
 pub use table::Table;
@@ -14,10 +16,10 @@ use rustc_hash::FxHashMap;
 
 use crate::changes::{Changes, RunChange};
 use crate::{
-    Claimed, Deadlines, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, LatchId,
-    LatchRow, MailId, MailRow, Name, OfferId, OfferRow, PublicationId, PublicationRow, RunId,
-    RunRow, RunState, StateRow, SubscriptionId, SubscriptionRow, Timestamp, Told, UndoMark, WaitId,
-    WaitRow, WatchId, WorkerId, WorkerRow,
+    AuditId, AuditRow, Claimed, Deadlines, Flow, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow,
+    Lane, LaneId, LatchId, LatchRow, MailId, MailRow, Name, OfferId, OfferRow, PublicationId,
+    PublicationRow, QueueId, QueueRow, RunId, RunRow, RunState, StateRow, SubscriptionId,
+    SubscriptionRow, Timestamp, Told, UndoMark, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
 /// Runs, by id: the hot table.
@@ -38,25 +40,36 @@ struct RunSlot {
 }
 
 /// The state is among them: a list of parked runs is an index too.
-type Indexed = (LaneId, bool, i32, Option<Timestamp>, RunState);
+type Indexed = (LaneId, bool, i32, Option<Timestamp>, RunState, Flow);
 
 /// What most runs never have.
 type Marks = (Told, UndoMark, Deadlines);
 
 fn indexed(row: &RunRow) -> (Indexed, Marks) {
-    let place = (row.lane, row.suspect, row.priority, row.ready_at, row.state);
+    let RunRow {
+        lane,
+        suspect,
+        priority,
+        ready_at,
+        state,
+        flow,
+        ..
+    } = *row;
+    let place = (lane, suspect, priority, ready_at, state, flow);
     (place, (row.told, row.undo, row.deadlines))
 }
 
-/// What rows in memory do not keep.
-#[derive(Debug, Default)]
-pub struct Accepted {
-    /// Journal rows, only ever added.
-    pub journal: Vec<JournalRow>,
-    /// Labels, only ever added.
-    pub labels: Vec<(RunId, Name, String)>,
-    /// Runs that are gone, with everything under them.
-    pub deleted: Vec<RunId>,
+/// What changed, of what a store in memory keeps elsewhere or finds by indexes.
+#[derive(Debug)]
+pub enum Accepted<'r> {
+    /// A run, as it is now.
+    Run(&'r RunRow),
+    /// A journal row, only ever added.
+    Journal(JournalRow),
+    /// A label, only ever added.
+    Label(RunId, Name, String),
+    /// A run that is gone, with everything under it.
+    Deleted(RunId),
 }
 
 /// The rows around.
@@ -66,6 +79,8 @@ pub struct Rows {
     /// All lanes, always.
     lanes: Vec<Lane>,
     stored_lanes: usize,
+    /// Of which lanes the queue has limits; nothing if none has.
+    pub(crate) limited: Vec<bool>,
     pub(crate) journal: Vec<JournalRow>,
     pub(crate) labels: Vec<(RunId, Name, String)>,
     pub(crate) deleted: Vec<RunId>,
@@ -91,16 +106,28 @@ pub struct Rows {
     pub subscriptions: Table<SubscriptionId, SubscriptionRow>,
     /// What was published.
     pub publications: Table<PublicationId, PublicationRow>,
+    /// The limits of queues.
+    pub queues: Table<QueueId, QueueRow>,
+    /// What was done in somebody's name: the last row of each namespace, and those that are new.
+    pub audit: Table<AuditId, AuditRow>,
     /// How many of a scope's runs have not ended.
     pub latches: Table<LatchId, LatchRow>,
     /// The runs of scopes that the operation at hand cancels or rolls back, in order.
     pub scopes: BTreeMap<(RunId, u32, u32), Vec<RunId>>,
     /// Publications to a topic whose window is open, as a search found them.
     pub open_publications: Vec<PublicationId>,
+    /// Workers that have not been seen for long, as a search found them.
+    pub unseen: Vec<WorkerId>,
     /// What a search found for the operation at hand, in order.
     pub found: Vec<RunId>,
     /// When the next run of those lanes is due, as a search found it.
     pub found_next: Option<Timestamp>,
+    /// How many runs of a queue are leased under its limits, by flow key, as a search found it.
+    pub permits: BTreeMap<QueueId, BTreeMap<Option<Name>, u32>>,
+    /// In lanes with more flow keys than one search looks at, the last that it looked at.
+    pub looked_at: BTreeMap<LaneId, Name>,
+    /// When the search for the operation at hand began: which lanes it may leave out.
+    pub searched_at: Timestamp,
     pub(crate) claimed: Vec<Claimed>,
     pub(crate) hints: Vec<Hint>,
 }
@@ -205,40 +232,8 @@ impl Rows {
         self.subscriptions.clear();
         self.publications.clear();
         self.latches.clear();
-    }
-
-    /// What a lane stands for.
-    ///
-    /// # Panics
-    /// When the lane was never made.
-    #[must_use]
-    pub fn lane(&self, id: LaneId) -> &Lane {
-        &self.lanes[id.0 as usize - 1]
-    }
-
-    /// All lanes, the first having number 1.
-    #[must_use]
-    pub fn lanes(&self) -> &[Lane] {
-        &self.lanes
-    }
-
-    /// The lanes that the database has, in order of their numbers.
-    pub fn load_lanes(&mut self, lanes: Vec<Lane>) {
-        self.stored_lanes = lanes.len();
-        self.lanes = lanes;
-    }
-
-    pub(crate) fn find_lane(&self, lane: &Lane) -> Option<LaneId> {
-        let at = self.lanes.iter().position(|known| known == lane)?;
-        Some(LaneId(u32::try_from(at).expect("few lanes") + 1))
-    }
-
-    pub(crate) fn make_lane(&mut self, lane: Lane) -> LaneId {
-        if let Some(id) = self.find_lane(&lane) {
-            return id;
-        }
-        self.lanes.push(lane);
-        LaneId(u32::try_from(self.lanes.len()).expect("few lanes"))
+        self.audit.clear();
+        self.queues.clear();
     }
 
     /// An open wait, as the database has it or as it now is.
@@ -322,22 +317,23 @@ impl Rows {
             subscriptions: self.subscriptions.take_changes(),
             publications: self.publications.take_changes(),
             latches: self.latches.take_changes(),
+            audit: self.audit.take_changes(),
+            queues: self.queues.take_changes(),
         };
         self.purge(&changes.deleted);
         changes
     }
 
-    /// What changed since the last time and is not kept here, for a store that has no other place
-    /// for its rows: they stay as they are. `see` is told of each run that changed, none if it is
-    /// deleted.
-    pub fn accept_changes(&mut self, mut see: impl FnMut(RunId, Option<&RunRow>)) -> Accepted {
+    /// Keeps what changed since the last time, for a store that has no other place for its rows:
+    /// they stay as they are. `see` is told of what is not kept here.
+    pub fn accept_changes(&mut self, mut see: impl FnMut(Accepted<'_>)) {
         for id in self.runs.changed.drain(..) {
             let slot = self.runs.slots.get_mut(&id).expect("a changed run is here");
             slot.changed = false;
             slot.stored = slot.row.as_ref().map(indexed);
-            see(id, slot.row.as_ref());
-            if slot.row.is_none() {
-                self.runs.slots.remove(&id);
+            match &slot.row {
+                Some(row) => see(Accepted::Run(row)),
+                None => drop(self.runs.slots.remove(&id)),
             }
         }
         self.stored_lanes = self.lanes.len();
@@ -352,13 +348,20 @@ impl Rows {
         self.subscriptions.accept_changes();
         self.publications.accept_changes();
         self.latches.accept_changes();
-        let accepted = Accepted {
-            journal: std::mem::take(&mut self.journal),
-            labels: std::mem::take(&mut self.labels),
-            deleted: std::mem::take(&mut self.deleted),
-        };
-        self.purge(&accepted.deleted);
-        accepted
+        self.audit.accept_changes();
+        self.queues.accept_changes();
+        self.journal
+            .drain(..)
+            .map(Accepted::Journal)
+            .for_each(&mut see);
+        for (run, name, value) in self.labels.drain(..) {
+            see(Accepted::Label(run, name, value));
+        }
+        if self.has_deleted() {
+            let deleted = std::mem::take(&mut self.deleted);
+            self.purge(&deleted);
+            deleted.into_iter().map(Accepted::Deleted).for_each(see);
+        }
     }
 
     /// Was a run deleted since the last time? What hangs under it is gone only once that is
@@ -436,6 +439,15 @@ impl Rows {
             .starting_at(first)
             .take_while(move |(id, _)| id.namespace == namespace && id.topic == topic)
             .map(|(id, _)| &id.workflow)
+    }
+
+    /// The last row of a namespace's audit.
+    pub(crate) fn last_audit(&self, namespace: &Name) -> Option<(&AuditId, &AuditRow)> {
+        let at = |number| AuditId {
+            namespace: namespace.clone(),
+            number,
+        };
+        self.audit.last(at(0), at(u64::MAX))
     }
 
     /// The hints of what was decided since the last time.

@@ -16,8 +16,9 @@
 //!
 //! `ready_at` and `state` are derived from the other columns in one place, [`RunRow::settle`].
 
+use crate::mutant::{self, Mutant};
 use crate::{
-    Deadline, Deadlines, Name, Outcome, PublicationId, RunId, Timestamp, WorkerId, limits,
+    Deadline, Deadlines, Flow, Name, Outcome, PublicationId, RunId, Timestamp, WorkerId, limits,
 };
 
 /// Where a run stands.
@@ -101,7 +102,18 @@ impl RunState {
 }
 
 /// How far a request to end has come.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Debug,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub enum CancelMark {
     /// Nobody asked.
     #[default]
@@ -113,7 +125,7 @@ pub enum CancelMark {
 }
 
 /// What there is to undo, and whether that is under way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub enum UndoMark {
     /// Nothing.
     #[default]
@@ -143,7 +155,7 @@ impl UndoMark {
 }
 
 /// How a run's end is told to its parent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub enum Told {
     /// By a message to the call that set it off, with how it ended.
     #[default]
@@ -161,12 +173,40 @@ pub enum Told {
     Nobody,
 }
 
+/// Under which epoch of which run something was done or said. Epochs begin anew when a run that was
+/// deleted is started again under its id; when it was started tells the two apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fence {
+    /// When the run was started; none as long as whoever began it has not been told.
+    pub created_at: Option<Timestamp>,
+    /// Raised by every claim, commit and release.
+    pub epoch: u64,
+}
+
+impl Fence {
+    /// Are both of one run?
+    #[must_use]
+    pub fn is_same_run(self, other: Fence) -> bool {
+        self.created_at == other.created_at || mutant::on(Mutant::EpochsBeginAnew)
+    }
+
+    /// Is it of the same run, and has it passed?
+    #[must_use]
+    pub fn is_before(self, later: Fence) -> bool {
+        self.is_same_run(later) && self.epoch < later.epoch
+    }
+}
+
 /// A small number for (namespace, workflow, version).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
+)]
 pub struct LaneId(pub u32);
 
 /// What a lane stands for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(
+    Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
+)]
 pub struct Lane {
     /// The tenant.
     pub namespace: Name,
@@ -177,7 +217,7 @@ pub struct Lane {
 }
 
 /// Who set a run off, and waits for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Parent {
     /// The parent run.
     pub run: RunId,
@@ -188,7 +228,7 @@ pub struct Parent {
 }
 
 /// One run.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RunRow {
     /// Its id.
     pub id: RunId,
@@ -248,6 +288,10 @@ pub struct RunRow {
     pub undo: UndoMark,
     /// Until when it must have ended: its own, and those from above.
     pub deadlines: Deadlines,
+    /// How it stands to the limits of its queue: derived.
+    pub flow: Flow,
+    /// On whose behalf: its turn comes among those of its queue by this.
+    pub flow_key: Option<Name>,
     /// The user's own id for it.
     pub key: Option<Name>,
     /// When it was started.
@@ -267,6 +311,8 @@ impl RunRow {
             && self.publication.is_none()
             && self.undo == UndoMark::Nothing
             && self.deadlines == Deadlines::default()
+            && self.flow == Flow::Free
+            && self.flow_key.is_none()
     }
 
     /// Is somebody working on it? A lease that ends too far ahead was made by a clock that has
@@ -279,10 +325,26 @@ impl RunRow {
                 .is_some_and(|end| end > now && end <= now.after(limits::LEASE))
     }
 
+    /// Does it wait for an operator? It is parked, or its rollback failed and nobody has accepted
+    /// what is left.
+    #[must_use]
+    pub fn awaits_operator(&self) -> bool {
+        let stuck = self.state == RunState::RollbackFailed && self.undo == UndoMark::Possible;
+        self.state == RunState::Parked || stuck
+    }
+
+    /// Its fence at the moment.
+    pub(crate) fn fence(&self) -> Fence {
+        Fence {
+            created_at: Some(self.created_at),
+            epoch: self.epoch,
+        }
+    }
+
     /// Who has it, and under which fence.
     pub(crate) fn has_it(&self) -> Option<crate::Owner> {
-        let epoch = self.epoch;
-        self.owner.map(|worker| crate::Owner { worker, epoch })
+        let fence = self.fence();
+        self.owner.map(|worker| crate::Owner { worker, fence })
     }
 
     /// The deadline that it has missed by now and not taken up. An operator's matters more: who was
@@ -294,12 +356,14 @@ impl RunRow {
             (_, CancelMark::None) => self.deadlines.forward,
             _ => None,
         };
-        due.filter(|due| due.has_passed(now))
+        due.filter(|due| due.has_passed(now) && !mutant::on(Mutant::DeadlineIgnored))
     }
 
-    /// Derives `state` and `ready_at`. Nothing else writes them.
+    /// Derives `state`, `ready_at` and `flow`. Nothing else writes them, but that a lease is under
+    /// limits is said by whoever grants it.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.changed_at = now;
+        self.flow = self.flow_now();
         if self.state.has_ended() || self.state == RunState::Parked {
             assert!(
                 self.owner.is_none(),
@@ -320,6 +384,21 @@ impl RunRow {
         }
     }
 
+    fn flow_now(&self) -> Flow {
+        let leaks = mutant::on(Mutant::PermitLeaked) && self.flow == Flow::Permit;
+        let rests = self.state.has_ended() || self.state == RunState::Parked;
+        match self.flow {
+            flow if leaks || self.owner.is_some() => flow,
+            _ if self.goes_ahead() && !rests => Flow::Pass,
+            _ => Flow::Free,
+        }
+    }
+
+    /// Does no limit hold it back? Whoever was asked to end, or is undone, is to come to its end.
+    pub(crate) fn goes_ahead(&self) -> bool {
+        self.cancel != CancelMark::None || self.undo == UndoMark::Underway
+    }
+
     /// Gives the lease up and raises the fence, so that what the owner still sends is refused.
     pub(crate) fn end_lease(&mut self) {
         self.owner = None;
@@ -329,7 +408,7 @@ impl RunRow {
 }
 
 /// The run's own state, which others may read and patch.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct StateRow {
     /// Counts changes, from 1.
     pub version: u64,
@@ -338,7 +417,7 @@ pub struct StateRow {
 }
 
 /// One start of one worker process.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct WorkerRow {
     /// Its id.
     pub id: WorkerId,
@@ -350,6 +429,8 @@ pub struct WorkerRow {
     pub seen_at: Timestamp,
     /// The suspect it runs.
     pub suspect: Option<RunId>,
+    /// What it can run, in order; none if it was registered before that was kept.
+    pub lanes: Vec<LaneId>,
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A workflow's standing interest in a topic.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct SubscriptionId {
     /// The tenant.
     pub namespace: Name,
@@ -21,14 +21,14 @@ pub struct SubscriptionId {
 }
 
 /// A subscription.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SubscriptionRow {
     /// Since when.
     pub since: Timestamp,
 }
 
 /// Something that was published.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PublicationRow {
     /// The tenant.
     pub namespace: Name,
@@ -50,8 +50,17 @@ pub struct PublicationRow {
     pub context: Context,
 }
 
+/// A publication, as the journal of the run that made it names it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Emitted {
+    /// To which topic.
+    pub topic: Name,
+    /// Which.
+    pub publication: PublicationId,
+}
+
 /// A latch's place: one call of one run, and which part. Part 0 is what the others add up to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct LatchId {
     /// Who waits.
     pub run: RunId,
@@ -65,7 +74,7 @@ pub struct LatchId {
 
 /// How many of a scope's runs have not ended. A scope of few has one row; of many, several, each
 /// lowered on its own, so that runs that end at the same time do not wait for each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LatchRow {
     /// Not ended; in part 0: those counted here, and other parts that are open.
     pub open: u32,
@@ -85,6 +94,17 @@ const PARTS: u32 = LatchId::PARTS as u32;
 impl LatchId {
     /// Parts beside part 0.
     pub const PARTS: u8 = 16;
+
+    /// The part of this number of a call's latch.
+    #[must_use]
+    pub fn of(by: Parent, part: u8) -> LatchId {
+        LatchId {
+            run: by.run,
+            execution: by.execution,
+            call: by.call,
+            part,
+        }
+    }
 
     /// The part in which a scope's run of this number is counted.
     #[must_use]

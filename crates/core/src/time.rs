@@ -23,6 +23,13 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(micros))
     }
 
+    /// So long ago.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Timestamp {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Timestamp(self.0.saturating_sub(micros))
+    }
+
     /// How long from `earlier` to here; zero if it lies ahead.
     #[must_use]
     pub fn since(self, earlier: Timestamp) -> Duration {

@@ -1,45 +1,38 @@
 //! The engine: a database, the workflows registered with it, and a worker that runs them.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{Failure, Name, limits};
-use roundel_store::{Clock, Memory, Options, Sqlite, Store, SystemClock, Tx};
+use roundel_core::{BATCH, Failure, Name, limits};
+use roundel_store::{Clock, Store, Tx};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::task::AbortHandle;
 
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, keep_ended};
 use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
 use crate::live::{Handler, erased};
 use crate::metrics::Counters;
+use crate::place::{Opening, Place};
 use crate::post::Post;
 use crate::rests::Rests;
-use crate::worker::{Config, Worker};
+use crate::worker::{Config, Ear, Worker};
 use crate::{Error, Metrics, Topic, Undo, Workflow};
-
-/// Which database.
-enum Place {
-    File(PathBuf),
-    Memory,
-    Given(Arc<dyn Store>),
-}
 
 /// An engine being set up.
 #[must_use = "it does nothing until started"]
 pub struct EngineBuilder {
-    place: Place,
-    clock: Arc<dyn Clock>,
+    opening: Opening,
     config: Result<Config, Error>,
     handlers: FxHashMap<(Name, u32), Handler>,
     undos: NamedUndos,
     /// Topic and workflow.
     subscriptions: Vec<(Name, Name)>,
-    answer_within: Duration,
     drain: Duration,
-    create: bool,
+    keep_ended: Option<Duration>,
     #[cfg(feature = "testkit")]
     hooks: Option<Arc<crate::testkit::Hooks>>,
 }
@@ -58,6 +51,7 @@ pub struct Engine {
     worker: Option<Arc<Worker>>,
     counters: Arc<Counters>,
     drain: Duration,
+    pruner: Option<AbortHandle>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -67,10 +61,12 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// The engine over this SQLite file, which is made if it does not exist. The file may hold
-    /// tables of your own.
+    /// The engine over this SQLite file, which is made if it does not exist; or over the PostgreSQL
+    /// database of this URL, `postgres://user@host/database` (feature `postgres`), in a schema of
+    /// its own, which is made likewise. Both may hold tables of your own. `folder:PATH` keeps runs
+    /// in objects, where there is no database; see the guide.
     pub fn open(path: impl AsRef<Path>) -> EngineBuilder {
-        EngineBuilder::new(Place::File(path.as_ref().to_owned()))
+        EngineBuilder::new(Place::at(path.as_ref()))
     }
 
     /// An engine whose database is in memory and goes with it: for tests.
@@ -100,9 +96,16 @@ impl Engine {
         self.counters.snapshot()
     }
 
+    fn stop_pruning(&self) {
+        if let Some(pruner) = &self.pruner {
+            pruner.abort();
+        }
+    }
+
     /// Stops claiming, lets what is in hand finish for the drain time, gives the rest back, closes
     /// the database. Calling it twice is fine.
     pub async fn shutdown(&self) {
+        self.stop_pruning();
         if let Some(worker) = &self.worker {
             worker.stop(self.drain).await;
         }
@@ -124,6 +127,7 @@ impl std::ops::Deref for Engine {
 impl Drop for Engine {
     /// Without a shutdown, leases end by time; with one they are given back.
     fn drop(&mut self) {
+        self.stop_pruning();
         if let Some(worker) = &self.worker {
             worker.abandon();
         }
@@ -134,7 +138,7 @@ impl EngineBuilder {
     fn new(place: Place) -> EngineBuilder {
         let config = Config {
             namespace: Name::constant("default"),
-            name: format!("process {}", std::process::id()),
+            name: format!("process {}", std::process::id()).into(),
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(5),
             max_live: 4096,
@@ -145,15 +149,13 @@ impl EngineBuilder {
             undos: Arc::default(),
         };
         EngineBuilder {
-            place,
-            clock: Arc::new(SystemClock::default()),
+            opening: Opening::new(place),
             config: Ok(config),
             handlers: FxHashMap::default(),
             undos: NamedUndos::default(),
             subscriptions: Vec::new(),
-            answer_within: Duration::from_secs(30),
             drain: Duration::from_secs(10),
-            create: true,
+            keep_ended: None,
             #[cfg(feature = "testkit")]
             hooks: None,
         }
@@ -168,6 +170,11 @@ impl EngineBuilder {
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
         let key = (workflow.name(), workflow.exact_version().unwrap_or(1));
+        if key.0 == BATCH {
+            let text = format!("the workflow `{BATCH}` is the engine's own; choose another name");
+            self.config = Err(Error::Setup(text));
+            return self;
+        }
         if self.handlers.contains_key(&key) {
             self.config = Err(Error::Setup(format!(
                 "workflow `{}` version {} is registered twice; give one of them another name or \
@@ -244,6 +251,16 @@ impl EngineBuilder {
         })
     }
 
+    /// What this worker is called, for people: in lists of workers, in what `roundel runs why`
+    /// says, and in the traces of failures. `process` and its number unless said.
+    pub fn name(self, name: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+        let name = Name::new(name.into());
+        self.with(|config| {
+            config.name = name?.as_str().into();
+            Ok(())
+        })
+    }
+
     /// How long a lease lasts without renewal: after a crash, runs wait this long. 30 s unless
     /// said.
     pub fn lease(self, lease: Duration) -> Self {
@@ -285,7 +302,7 @@ impl EngineBuilder {
 
     /// How long the database may take to answer. 30 s unless said.
     pub fn answer_within(mut self, limit: Duration) -> Self {
-        self.answer_within = limit;
+        self.opening.answer_within = limit;
         self
     }
 
@@ -295,15 +312,50 @@ impl EngineBuilder {
         self
     }
 
+    /// Removes what ended longer ago than this, tree by tree, a few at a time: runs, their
+    /// journals, and what clients published. For ever unless said. One process that says so is
+    /// enough.
+    pub fn keep_ended(mut self, keep: Duration) -> Self {
+        self.keep_ended = Some(keep);
+        self
+    }
+
     /// By this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
+        self.opening.clock = Some(clock);
+        self
+    }
+
+    /// In PostgreSQL, in the schema of this name: small letters, digits and `_`. `roundel` unless
+    /// said.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.opening.schema = Some(name.into());
+        self
+    }
+
+    /// So many connections to PostgreSQL for reading and for steps, beside those that the engine
+    /// needs for itself. 4 unless said.
+    pub fn connections(mut self, count: usize) -> Self {
+        self.opening.connections = Some(count);
+        self
+    }
+
+    /// PostgreSQL is behind a proxy that gives each transaction another connection, such as
+    /// PgBouncer in its transaction mode. What other processes do is then noticed later.
+    pub fn pooled(mut self) -> Self {
+        self.opening.pooled = true;
         self
     }
 
     /// Only a database that is there already: nothing is made or changed in form.
     pub fn existing(mut self) -> Self {
-        self.create = false;
+        self.opening.create = false;
+        self
+    }
+
+    /// What is missing is made, which is so unless [said otherwise](EngineBuilder::existing).
+    pub fn create(mut self) -> Self {
+        self.opening.create = true;
         self
     }
 
@@ -338,34 +390,24 @@ impl EngineBuilder {
     pub async fn start(self) -> Result<Engine, Error> {
         let mut config = self.config?;
         config.undos = Arc::new(self.undos);
-        let store: Arc<dyn Store> = match self.place {
-            Place::Given(store) => store,
-            Place::Memory => Arc::new(Memory::new(self.clock)),
-            Place::File(path) => {
-                let options = Options {
-                    clock: self.clock,
-                    create: self.create,
-                    answer_within: self.answer_within,
-                    ..Options::default()
-                };
-                let opened =
-                    tokio::task::spawn_blocking(move || Sqlite::open(&path, options)).await;
-                Arc::new(opened.map_err(|error| Error::Unusable(error.to_string()))??)
-            }
-        };
+        let answer_within = self.opening.answer_within;
+        let store = self.opening.open().await?;
         let (counters, rests) = (Arc::new(Counters::default()), Arc::new(Rests::default()));
         let post = Arc::new(Post::new(store.clone(), counters.clone()));
         let (namespace, sweep) = (config.namespace.clone(), config.sweep);
         let shared = (counters.clone(), rests.clone());
-        let worker = Arc::new(Worker::new(config, post.clone(), self.handlers, shared));
-        store.listen(worker.clone());
+        let mut handlers = self.handlers;
+        if !handlers.is_empty() {
+            handlers.insert((BATCH, 1), erased(crate::batch::run));
+        }
+        let worker = Arc::new(Worker::new(config, post.clone(), handlers, shared));
+        store.listen(Arc::new(Ear::new(&worker)));
         let worker = if worker.handlers.is_empty() {
             None
         } else {
-            worker.start().await?;
+            worker.register().await?;
             Some(worker)
         };
-        let answer_within = self.answer_within;
         let inner = Inner {
             namespace,
             post,
@@ -375,17 +417,23 @@ impl EngineBuilder {
             answer_within,
             sweep,
         };
-        let client = Client {
-            inner: Arc::new(inner),
-        };
+        let client = Client::from(Arc::new(inner));
         for (topic, workflow) in &self.subscriptions {
             client.subscribe(topic.as_str(), workflow.as_str()).await?;
         }
+        // What it works on may publish, and who is to hear it must be known by then.
+        if let Some(worker) = &worker {
+            worker.start();
+        }
+        let pruner = self
+            .keep_ended
+            .map(|keep| keep_ended(&client.inner, keep).abort_handle());
         Ok(Engine {
             client,
             worker,
             counters,
             drain: self.drain,
+            pruner,
         })
     }
 }

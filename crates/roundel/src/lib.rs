@@ -3,7 +3,9 @@
 //! A workflow is a plain `async fn` that survives crashes: what it has done is recorded in a
 //! journal, in one SQLite file next to your own tables, and it goes on from there.
 
+mod batch;
 mod client;
+mod command;
 mod cx;
 mod engine;
 mod error;
@@ -12,6 +14,7 @@ mod ids;
 mod live;
 mod metrics;
 mod names;
+mod place;
 mod post;
 mod rests;
 mod saga;
@@ -22,10 +25,15 @@ pub mod sim;
 pub mod testkit;
 mod worker;
 
-pub use client::{Client, Handle, Preview, Runs, SendTo, StartRun, To, WouldUndo};
+pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
+pub use client::{
+    Audit, Client, Handle, Parked, Preview, Queue, QueueLimits, Remedied, Remedy, Runs, SendTo,
+    StartRun, To, Trouble, TroubleGroup, TroubleId, WouldUndo,
+};
+pub use command::{Command, SendInStep};
 pub use cx::{
     Attempt, Begun, By, Child, Children, ContinueAsNew, Cx, Effect, Ended, Publish, Recorded,
-    Resource, SendSignal, Sleep, Spawn, Step, Undoing, Wait, WaitForRun, child_failures,
+    Resource, SendSignal, Sleep, Spawn, Step, Undoing, Wait, WaitForRun, WaitUntil, child_failures,
 };
 pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
@@ -33,24 +41,32 @@ pub use metrics::{Metrics, Waits};
 pub use names::{Key, Signal, Topic, Undo, Workflow};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
-    Backoff, BadName, Cancelled, Class, Context, Deadline, Deadlines, Entry, Failure, Joined, Name,
-    Op, Patched, Payload, PublicationId, Published, Refusal, Reply, Retry, RunId, RunState, Sent,
-    Timestamp, Undone, limits,
+    AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Cancelled, Class, Context,
+    Deadline, Deadlines, Emitted, Entry, Failure, Joined, Name, Op, Patched, Payload,
+    PublicationId, Published, QueueRow, Rate, Refusal, Remainder, Remaining, Reply, Retry, RunId,
+    RunState, Sent, Timestamp, Undone, limits,
 };
 pub use roundel_store::{
-    Checked, Clock, FromValue, ManualClock, Params, Row, RunFilter, RunView, Stats, SystemClock,
-    Tx, TxError, Value,
+    AuditView, Checked, Clock, Folder, FromValue, ManualClock, Objects, Params, PeekLock,
+    PeekLockOptions, Row, RunFilter, RunView, SignalView, Stats, SystemClock, Tx, TxError, Value,
 };
 pub use saga::{Next, Saga, SagaState, Visit};
 
 /// The guide's examples, run as tests. Those that make files are run by `cargo xtask newcomer`.
 #[cfg(doctest)]
 mod guide {
+    #[doc = include_str!("../../../docs/guide/commands.md")]
+    struct Commands;
     #[doc = include_str!("../../../docs/guide/cooperation.md")]
     struct Cooperation;
     #[cfg(feature = "testkit")]
     #[doc = include_str!("../../../docs/guide/exploring.md")]
     struct Exploring;
+    #[doc = include_str!("../../../docs/guide/objects.md")]
+    struct Objects;
+    #[cfg(feature = "postgres")]
+    #[doc = include_str!("../../../docs/guide/postgres.md")]
+    struct Postgres;
     #[doc = include_str!("../../../docs/guide/steps-and-effects.md")]
     struct StepsAndEffects;
     #[cfg(feature = "testkit")]

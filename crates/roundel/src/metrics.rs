@@ -42,6 +42,8 @@ metrics! {
     runs_cancelled,
     /// Runs that this engine parked.
     runs_parked,
+    /// Runs that this engine removed because they ended long ago.
+    runs_pruned,
     /// Rounds committed.
     rounds,
     /// Rounds refused because somebody else has the run.

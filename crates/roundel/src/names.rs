@@ -69,6 +69,7 @@ pub struct Signal<T> {
     name: &'static str,
     offerable: bool,
     policy: Policy,
+    expires: Option<Duration>,
     types: PhantomData<fn(T)>,
 }
 
@@ -87,14 +88,17 @@ impl<T> std::fmt::Debug for Signal<T> {
 }
 
 impl<T> Signal<T> {
-    /// The signal of this name: kept for the run until it waits for it.
+    /// The signal of this name: kept for the run until it waits for it. If the run ends without
+    /// it, it is parked: an operator removes it, or passes it on.
     #[must_use]
     pub const fn named(name: &'static str) -> Self {
         assert_name(name);
+        assert!(!is_engines_own(name), "this signal is the engine's own");
         Signal {
             name,
             offerable: false,
             policy: Policy::Keep,
+            expires: None,
             types: PhantomData,
         }
     }
@@ -117,6 +121,34 @@ impl<T> Signal<T> {
         }
     }
 
+    /// If the run ends without it, it goes.
+    #[must_use]
+    pub const fn discarded_unless_read(self) -> Self {
+        Signal {
+            policy: Policy::Discard,
+            ..self
+        }
+    }
+
+    /// If the run ends without it, it is offered to others.
+    #[must_use]
+    pub const fn offered_unless_read(self) -> Self {
+        Signal {
+            policy: Policy::Offer,
+            ..self
+        }
+    }
+
+    /// Sent to a run, it is kept for this long at most: after that it is as if it had never been
+    /// sent. What a run waits for when it comes is delivered at once.
+    #[must_use]
+    pub const fn expires_after(self, after: Duration) -> Self {
+        Signal {
+            expires: Some(after),
+            ..self
+        }
+    }
+
     pub(crate) fn name(&self) -> Name {
         Name::constant(self.name)
     }
@@ -125,8 +157,9 @@ impl<T> Signal<T> {
         self.offerable
     }
 
-    pub(crate) fn policy(&self) -> Policy {
-        self.policy
+    /// What becomes of it when nobody waits for it, and after how long it expires.
+    pub(crate) fn kept(&self) -> (Policy, Option<Duration>) {
+        (self.policy, self.expires)
     }
 }
 
@@ -277,6 +310,16 @@ impl<T> Key<T> {
     }
 }
 
-const fn assert_name(name: &'static str) {
+/// Is it [`roundel_core::STATE_CHANGED`], which runs are told when their state has changed?
+const fn is_engines_own(name: &str) -> bool {
+    let (name, own) = (name.as_bytes(), b"roundel.state");
+    let mut at = 0;
+    while at < name.len() && at < own.len() && name[at] == own[at] {
+        at += 1;
+    }
+    at == name.len() && at == own.len()
+}
+
+pub(crate) const fn assert_name(name: &'static str) {
     std::mem::forget(Name::constant(name));
 }

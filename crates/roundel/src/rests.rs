@@ -66,6 +66,12 @@ impl Rests {
         self.others.send_modify(|times| *times += 1);
     }
 
+    /// Does anybody wait for one of these?
+    pub(crate) fn waits_for_any(&self, runs: &[RunId]) -> bool {
+        let waiting = self.lock();
+        runs.iter().any(|run| waiting.runs.contains_key(run))
+    }
+
     pub(crate) fn anybody_waits(&self) -> bool {
         !self.lock().runs.is_empty()
     }

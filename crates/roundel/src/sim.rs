@@ -8,18 +8,21 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use roundel_core::check::Reader;
 use roundel_core::{
-    Claimed, Committed, Delivery, Failure, JournalRow, Name, Payload, Round, RunId, ScopeEnd,
-    Timestamp, WorkerId,
+    Claimed, Committed, Delivery, Failure, Fence, JournalRow, Name, Payload, Round, RunId,
+    ScopeEnd, Timestamp, WorkerId,
 };
 use roundel_store::{Boxed, Clock, Tx, Work, Worked};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cx::Cx;
+use crate::command::handled;
 pub use crate::cx::shared::RunInfo;
+use crate::cx::{Attempt, Cx, NamedUndos, UndoHandler};
 use crate::live::{Driver, Handler, Journal, LiveRun, StepWork, erased};
 use crate::metrics::Counters;
+use crate::{Command, Undo};
 
 thread_local! {
     static DRAWS: Cell<Option<u64>> = const { Cell::new(None) };
@@ -61,6 +64,41 @@ impl Function {
     {
         Function(erased(function))
     }
+
+    /// The function of batches.
+    #[must_use]
+    pub fn batch() -> Function {
+        Function(erased(crate::batch::run))
+    }
+
+    /// The function that a handler of this command becomes.
+    pub fn handler<I, O, F, Fut>(command: Command<I, O>, handler: F) -> Function
+    where
+        I: DeserializeOwned + Clone + Send + 'static,
+        O: Serialize + DeserializeOwned + Send + 'static,
+        F: Fn(Attempt, I) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        Function(erased(handled(command, handler)))
+    }
+}
+
+/// What undoes by name.
+#[derive(Clone, Debug, Default)]
+pub struct Undos(Arc<NamedUndos>);
+
+impl Undos {
+    /// This one, in a step.
+    pub fn one<A, F, Fut>(undo: Undo<A>, function: F) -> Undos
+    where
+        A: DeserializeOwned,
+        F: Fn(Tx, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let mut named = NamedUndos::default();
+        named.0.insert(undo.name(), UndoHandler::of_step(function));
+        Undos(Arc::new(named))
+    }
 }
 
 /// Who drives it.
@@ -69,16 +107,20 @@ pub struct Seat {
     pub worker: WorkerId,
     pub lease: Duration,
     pub grace: Duration,
+    name: Arc<str>,
+    undos: Undos,
     counters: Arc<Counters>,
 }
 
 impl Seat {
     #[must_use]
-    pub fn new(worker: WorkerId, lease: Duration, grace: Duration) -> Seat {
+    pub fn new(worker: WorkerId, lease: Duration, grace: Duration, undos: Undos) -> Seat {
         Seat {
             worker,
             lease,
             grace,
+            name: "a worker".into(),
+            undos,
             counters: Arc::default(),
         }
     }
@@ -86,11 +128,12 @@ impl Seat {
     fn driver(&self) -> Driver {
         Driver {
             worker: self.worker,
+            name: self.name.clone(),
             lease: self.lease,
             grace: self.grace,
             flag: Arc::default(),
             counters: self.counters.clone(),
-            undos: Arc::default(),
+            undos: self.undos.0.clone(),
         }
     }
 }
@@ -106,27 +149,28 @@ impl Live {
     #[must_use]
     pub fn born(about: RunInfo, function: &Function, input: Payload, seat: &Seat) -> Live {
         let (info, driver) = (about, seat.driver());
-        Live(Box::new(LiveRun::new(info, &function.0, input, driver)))
+        Live(LiveRun::new(info, &function.0, input, driver))
     }
 
     /// One that was claimed, from its journal.
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub fn load(
+    pub fn load<'a>(
         about: RunInfo,
         function: &Function,
-        journal: &[JournalRow],
-        (claimed, seat): (Claimed, &Seat),
+        journal: impl IntoIterator<Item = &'a JournalRow>,
+        (claimed, seat, reader): (Claimed, &Seat, &mut Reader),
     ) -> Result<Live, Failure> {
-        let journal = Journal::decode(journal)?;
+        let read = |bytes: &[u8]| reader.read(bytes).map(|entries| entries.to_vec());
+        let journal = Journal::read(journal, read)?;
         let (info, driver) = (about, seat.driver());
         let live = if journal.needs_function(&claimed) {
             LiveRun::resume(info, &function.0, journal, (claimed, driver))
         } else {
             LiveRun::without_code(info, journal, (claimed, driver))
         };
-        Ok(Live(Box::new(live)))
+        Ok(Live(live))
     }
 
     #[must_use]
@@ -135,8 +179,8 @@ impl Live {
     }
 
     #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.0.epoch()
+    pub fn fence(&self) -> Fence {
+        self.0.fence()
     }
 
     #[must_use]
@@ -162,12 +206,12 @@ impl Live {
         self.0.committed(committed)
     }
 
-    pub fn deliver(&mut self, epoch: u64, delivery: Delivery) {
-        self.0.deliver(epoch, delivery);
+    pub fn deliver(&mut self, fence: Fence, delivery: Delivery) {
+        self.0.deliver(fence, delivery);
     }
 
-    pub fn asked_to_end(&mut self, epoch: u64, now: Timestamp) {
-        self.0.asked_to_end(epoch, now);
+    pub fn asked_to_end(&mut self, fence: Fence, now: Timestamp) {
+        self.0.asked_to_end(fence, now);
     }
 
     pub fn cancel(&mut self, now: Timestamp) {
@@ -176,6 +220,10 @@ impl Live {
 
     pub fn deadline_missed(&mut self, now: Timestamp) {
         self.0.deadline_missed(now);
+    }
+
+    pub fn step_refused(&mut self, refusal: &roundel_core::Refusal) {
+        self.0.step_refused(refusal);
     }
 
     /// The round that parks it.
@@ -189,8 +237,8 @@ impl Live {
         }
     }
 
-    pub fn state_read(&mut self, call: u32, value: Payload) {
-        self.0.state_read(call, value);
+    pub fn state_read(&mut self, call: u32, state: (u64, Payload)) {
+        self.0.state_read(call, state);
     }
 
     pub fn read_again(&mut self, call: u32) {
@@ -202,10 +250,10 @@ impl Live {
     }
 
     /// The journal of an earlier execution, and the function of its version, if there is one.
-    pub fn recalled(
+    pub fn recalled<'a>(
         &mut self,
         execution: u32,
-        journal: &[JournalRow],
+        journal: impl IntoIterator<Item = &'a JournalRow>,
         function: impl Fn(&Name, u32) -> Option<Function>,
     ) {
         let handler = |name: &Name, version| function(name, version).map(|function| function.0);
@@ -233,7 +281,7 @@ impl Live {
         let input = self.0.continue_input().expect("it begins anew");
         let info = self.0.next_info();
         let next = LiveRun::new(info, &function.0, input, seat.driver());
-        Live(Box::new(next.after_continue(&self.0, committed)))
+        Live(next.after_continue(&self.0, committed))
     }
 }
 

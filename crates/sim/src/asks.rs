@@ -16,7 +16,7 @@ impl World<'_> {
     /// What is asked of runs that cooperate.
     pub(crate) fn cooperate(&mut self) -> Op {
         let namespace = NAMESPACE;
-        match self.random.below(12) {
+        match self.random.below(14) {
             0..3 => {
                 let target = self.any_run(Some(RunState::Completed));
                 Op::Undo(Undo { namespace, target })
@@ -32,13 +32,14 @@ impl World<'_> {
                     namespace,
                     target,
                     skip,
+                    anew: None,
                 })
             }
             6 => {
                 let target = self.any_run(Some(RunState::RollbackFailed));
                 Op::Accept(Accept { namespace, target })
             }
-            7 if self.random.once_in(2) => self.join_something(),
+            12 | 13 => self.join_something(),
             7 => {
                 let workflow = if self.random.once_in(2) {
                     "tree"
@@ -79,7 +80,16 @@ impl World<'_> {
     /// A workflow that subscribed to nothing wants to join something.
     fn join_something(&mut self) -> Op {
         let known = self.book.kin.pinned.keys();
-        let known: Vec<PublicationId> = known.copied().collect();
+        let mut known: Vec<PublicationId> = known.copied().collect();
+        let publications = &self.model.rows().publications;
+        let is_open = |id: &PublicationId| {
+            let row = publications.get(id);
+            row.is_some_and(|row| row.closes_at.is_some_and(|at| at > self.now))
+        };
+        // What can still be joined, if there is any.
+        if self.random.once_in(2) && known.iter().any(is_open) {
+            known.retain(is_open);
+        }
         let at = self.random.below(known.len().max(1));
         let none = PublicationId::from_bytes([1; 16]);
         Op::Join(Join {

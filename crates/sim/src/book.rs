@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::{
     CancelMark, Cancelled, Consumed, Entry, Failure, MailId, Name, OfferId, Op, Outcome, Payload,
-    Reply, Round, Rows, RunId, RunRow, RunState, Sent, Taken, Target, Then, UndoMark, WaitId,
-    decode_entries,
+    Reply, Round, Rows, RunId, RunRow, RunState, Sent, Taken, Target, Then, UndoBy, UndoMark,
+    WaitId, decode_entries,
 };
 
 use crate::site;
@@ -17,15 +17,22 @@ use crate::site;
 const RESUMES: u32 = 6;
 
 /// What an operation is about to do, if it is done.
-#[derive(Default)]
-pub(crate) struct Noted {
-    /// Messages, and whether they lie in the run's own mailbox.
-    consumed: Vec<(u64, bool)>,
-    cancel: Option<RunId>,
-    /// The run was asked to end, and may not go forward.
-    asked_to_end: bool,
-    /// All runs, before some of them are deleted.
-    runs: Vec<RunId>,
+pub(crate) enum Noted {
+    Nothing,
+    Round {
+        /// Messages, and whether they lie in the run's own mailbox.
+        consumed: Vec<(u64, bool)>,
+        /// The run was asked to end, and may not go forward.
+        asked_to_end: bool,
+    },
+    Cancel(RunId),
+    Delete(Box<Deleting>),
+}
+
+/// What is there before some of it is deleted.
+pub(crate) struct Deleting {
+    /// All runs, and who sent them, if a step did.
+    runs: Vec<(RunId, Option<RunId>)>,
     /// What lies in their mailboxes.
     mail: Vec<(RunId, u64)>,
 }
@@ -51,13 +58,19 @@ pub(crate) struct Book {
     pub(crate) cancelled: BTreeSet<RunId>,
     /// Runs that were deleted, and not started again since.
     pub(crate) deleted: BTreeSet<RunId>,
+    /// Runs that were deleted at some time, and those that sent a command that was.
+    pub(crate) ever_deleted: BTreeSet<RunId>,
     /// How many were.
     pub(crate) started_again: u32,
+    /// How often something was done in somebody's name.
+    pub(crate) audited: usize,
     /// Results that clients were given.
     pub(crate) results: Vec<(RunId, RunState, Option<Outcome>)>,
     /// Runs whose code asked for something else than their journals have.
     pub(crate) diverged: BTreeSet<RunId>,
     resumed: BTreeMap<RunId, u32>,
+    /// Batches that something follows, and what that is known by.
+    pub(crate) batches: BTreeMap<RunId, u32>,
     /// What is known of runs that belong together.
     pub(crate) kin: crate::kin::Kin,
     pub(crate) violations: Vec<String>,
@@ -73,51 +86,44 @@ impl Book {
     }
 
     pub(crate) fn before(&self, op: &Op, rows: &Rows) -> Noted {
-        let mut noted = Noted::default();
         match op {
             Op::Commit(round) => {
-                for consumed in &round.consumed {
-                    if let Consumed::Wait(name, call) = consumed {
-                        noted.consumed.extend(taken(rows, round.run, name, *call));
-                    }
-                }
+                let waits = round.consumed.iter().filter_map(|consumed| match consumed {
+                    Consumed::Wait(name, call) => taken(rows, round.run, name, *call),
+                    _ => None,
+                });
                 let row = rows.run(round.run);
                 let asked = self.cancelled.contains(&round.run)
                     || row.is_some_and(|row| row.cancel != CancelMark::None);
                 let undoes = row.is_some_and(|row| row.undo == UndoMark::Underway);
-                noted.asked_to_end = asked && !undoes;
-            }
-            Op::Cancel(cancel) => {
-                if let Target::Run(run) = cancel.target {
-                    noted.cancel = Some(run);
+                Noted::Round {
+                    consumed: waits.collect(),
+                    asked_to_end: asked && !undoes,
                 }
             }
+            Op::Cancel(cancel) => match cancel.target {
+                Target::Run(run) => Noted::Cancel(run),
+                Target::Key(_) => Noted::Nothing,
+            },
             Op::Delete(_) => {
-                noted.runs = rows.runs().map(|row| row.id).collect();
+                let sender = |row: &RunRow| {
+                    let key = row.key.as_ref()?.as_str();
+                    key.strip_prefix("order:")?.parse().ok()
+                };
                 let said = |(id, row): (&MailId, _)| Some((id.run, said(row)?));
-                noted.mail = rows.mail.iter().filter_map(said).collect();
+                Noted::Delete(Box::new(Deleting {
+                    runs: rows.runs().map(|row| (row.id, sender(row))).collect(),
+                    mail: rows.mail.iter().filter_map(said).collect(),
+                }))
             }
-            _ => {}
+            _ => Noted::Nothing,
         }
-        noted
     }
 
     /// It is done.
     pub(crate) fn after(&mut self, noted: Noted, op: &Op, reply: &Reply, rows: &Rows) {
         match (op, reply) {
-            (Op::Commit(round), _) => {
-                for (value, own) in noted.consumed {
-                    let message = self.messages.entry(value).or_default();
-                    message.consumed += 1;
-                    message.by = Some(round.run).filter(|_| own);
-                }
-                if noted.asked_to_end {
-                    self.no_way_forward(round);
-                }
-                if let Then::Park(why) = &round.then {
-                    self.parked(round, why);
-                }
-            }
+            (Op::Commit(round), _) => self.committed(round, noted),
             (Op::Start(start), Reply::Started(started)) => {
                 if started.new && self.deleted.remove(&started.run) {
                     self.started_again += 1;
@@ -129,10 +135,36 @@ impl Book {
             (Op::Signal(signal), Reply::Sent(sent, _)) => self.sent(&signal.payload, *sent, rows),
             (Op::Offer(offer), Reply::Sent(sent, _)) => self.sent(&offer.payload, *sent, rows),
             (Op::Cancel(_), Reply::Cancelled(Cancelled::Requested, _)) => {
-                self.cancelled.extend(noted.cancel);
+                if let Noted::Cancel(run) = noted {
+                    self.cancelled.insert(run);
+                }
             }
-            (Op::Delete(_), _) => self.deleted(&noted, rows),
+            (Op::Delete(_), _) => {
+                if let Noted::Delete(before) = noted {
+                    self.deleted(&before, rows);
+                }
+            }
             _ => {}
+        }
+    }
+
+    fn committed(&mut self, round: &Round, noted: Noted) {
+        if let Noted::Round {
+            consumed,
+            asked_to_end,
+        } = noted
+        {
+            for (value, own) in consumed {
+                let message = self.messages.entry(value).or_default();
+                message.consumed += 1;
+                message.by = Some(round.run).filter(|_| own);
+            }
+            if asked_to_end {
+                self.no_way_forward(round);
+            }
+        }
+        if let Then::Park(why) = &round.then {
+            self.parked(round, why);
         }
     }
 
@@ -157,7 +189,7 @@ impl Book {
         // What undoes is not forward.
         let back = |entry: &&Entry| !matches!(entry, Entry::RollingBack { .. });
         let forward = entries.iter().filter(|_| round.count > 0).take_while(back);
-        for entry in forward {
+        for entry in forward.filter(|entry| !is_noted(entry)) {
             if let Entry::Begun { .. }
             | Entry::Did { .. }
             | Entry::Attempted { .. }
@@ -184,12 +216,15 @@ impl Book {
     }
 
     /// What is gone is forgotten: what happened to it, and what it did.
-    fn deleted(&mut self, noted: &Noted, rows: &Rows) {
-        for run in noted.runs.iter().filter(|run| rows.run(**run).is_none()) {
+    fn deleted(&mut self, before: &Deleting, rows: &Rows) {
+        let gone = before.runs.iter();
+        for (run, sender) in gone.filter(|(run, _)| rows.run(*run).is_none()) {
             self.deleted.insert(*run);
+            self.ever_deleted
+                .extend([Some(*run), *sender].into_iter().flatten());
             self.cancelled.remove(run);
             self.results.retain(|(of, ..)| of != run);
-            let mail = noted.mail.iter().filter(|(of, _)| of == run);
+            let mail = before.mail.iter().filter(|(of, _)| of == run);
             for (_, value) in mail {
                 self.messages.entry(*value).or_default().deleted = true;
             }
@@ -279,4 +314,9 @@ fn taken(rows: &Rows, run: RunId, name: &Name, call: u32) -> Option<(u64, bool)>
             Some((value(&row.payload)?, false))
         }
     }
+}
+
+/// What is to be done in any case is only noted; nothing has begun.
+fn is_noted(entry: &Entry) -> bool {
+    matches!(entry, Entry::Did { what, .. } if what.undo() == Some(&UndoBy::Finally))
 }

@@ -1,23 +1,25 @@
 //! Clients and operators: they start, signal, offer, cancel, patch, resume, delete and look. What
 //! they asked for they ask again, under the same key, until somebody says what came of it.
 
+mod starts;
+
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use roundel::sim::Turn;
 use roundel_core::{
-    Cancel, Claimant, Context, Deadlines, Delete, Name, Offer, Op, Patch, Policy, Reply, Resume,
-    RunId, Signal, Start, Started, Target, Timestamp, WorkerId,
+    Cancel, Claimant, Delete, Name, Offer, Op, Policy, Reply, Resume, RunId, RunRow, RunState,
+    Signal, Start, Started, Target, Timestamp, WorkerId,
 };
 
-use crate::drive::{Doing, State};
-use crate::flows::Tally;
 use crate::marks::Mark;
 use crate::random::Random;
-use crate::worker::{Ask, Birth, Task};
 use crate::world::{Answer, Fault, LEASE, NAMESPACE, World};
 
+/// Runs that are under way when clients start no others.
+const UNDER_WAY: usize = 5;
+
 #[derive(Debug)]
-enum Stage {
+pub(crate) enum Stage {
     /// Thinks of the next thing, from then on.
     Free(Timestamp),
     /// Asks, from then on.
@@ -32,33 +34,52 @@ enum Stage {
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    stage: Stage,
+    pub(crate) stage: Stage,
     /// How many things it still does.
     left: usize,
     /// In whose process it lives.
     home: usize,
     /// What it started last.
-    last: Option<Box<Start>>,
+    pub(crate) last: Option<Box<Start>>,
+    /// What it published last.
+    said: Option<Box<Op>>,
+    /// What it asks, if that is fixed.
+    asks: VecDeque<Op>,
 }
 
 impl Client {
-    pub(crate) fn new(random: &mut Random, things: usize) -> Client {
+    /// One of so many: the fewer there are, the more each does.
+    pub(crate) fn new(random: &mut Random, clients: usize, things: usize) -> Client {
         Client {
             stage: Stage::Free(Timestamp(0)),
-            left: (3 + random.below(4)).min(things),
+            left: ((20 + random.below(12)) / clients).min(things),
             home: 0,
             last: None,
+            said: None,
+            asks: VecDeque::new(),
         }
+    }
+
+    /// From now on it asks for this, one after the other.
+    pub(crate) fn follow(&mut self, asks: VecDeque<Op>) {
+        (self.left, self.asks) = (asks.len(), asks);
+    }
+
+    /// It does one more thing at most, and brings to an end what it has begun.
+    pub(crate) fn come_to_an_end(&mut self) {
+        self.left = self.left.min(1).max(self.asks.len());
+    }
+
+    /// It asks for this before anything else.
+    pub(crate) fn asks_next(&mut self, op: Op) {
+        self.asks.push_front(op);
+        self.left += 1;
     }
 
     pub(crate) fn hurry(&mut self, now: Timestamp) {
         if let Stage::Asks(_, at) | Stage::Free(at) = &mut self.stage {
             *at = now.min(*at);
         }
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Done)
     }
 
     pub(crate) fn next_time(&self) -> Option<Timestamp> {
@@ -71,13 +92,22 @@ impl Client {
 
 impl World<'_> {
     /// One thing that a client does. Returns whether there was one.
+    #[inline]
     pub(crate) fn client_acts(&mut self, index: usize) -> bool {
+        let client = &self.clients[index];
+        let rests = client.next_time().is_some_and(|at| at > self.now);
+        !rests && self.next_of_client(index)
+    }
+
+    // Apart, so that looking whether there is anything to do stays cheap.
+    #[inline(never)]
+    fn next_of_client(&mut self, index: usize) -> bool {
         let client = &mut self.clients[index];
-        if client.is_done() || client.next_time().is_some_and(|at| at > self.now) {
-            return false;
-        }
         match std::mem::replace(&mut client.stage, Stage::Done) {
-            Stage::Free(_) if client.left == 0 => true,
+            Stage::Free(_) if client.left == 0 => {
+                self.busy.retain(|busy| *busy != index);
+                true
+            }
             Stage::Free(at) if at <= self.now => {
                 client.left -= 1;
                 client.home = self.random.below(self.workers.len());
@@ -119,6 +149,53 @@ impl World<'_> {
         self.book.started.get(at).cloned()
     }
 
+    /// Some run for which this holds, if there is one.
+    fn some_run(&mut self, fits: impl Fn(&RunRow) -> bool) -> Option<RunId> {
+        let drawn = self.random.next();
+        let rows = self.model.rows().runs().filter(|row| fits(row));
+        rows.map(|row| row.id)
+            .min_by_key(|run| run.0.as_u64_pair().1 ^ drawn)
+    }
+
+    /// A run to send a signal to: mostly one that waits.
+    fn addressee(&mut self, run: RunId) -> RunId {
+        let waiting = match self.random.once_in(4) {
+            true => None,
+            false => self.some_run(|row| row.waits > 0),
+        };
+        waiting.unwrap_or(run)
+    }
+
+    /// A run to let go on: one that is parked, if there is one.
+    fn stuck(&mut self, run: RunId) -> RunId {
+        let parked = self.some_run(|row| row.state == RunState::Parked);
+        parked.unwrap_or(run)
+    }
+
+    /// May another run begin? Not many are under way at a time, and what begins late has little
+    /// left to run into.
+    fn may_start(&self) -> bool {
+        let open = |row: &&RunRow| !row.state.has_ended();
+        let under_way = self.model.rows().runs().filter(open).count();
+        under_way < UNDER_WAY && self.ops * 4 < self.requests * 3 || self.draining
+    }
+
+    /// Deletes what somebody started last, which is likely to be under way, or else this run. Some
+    /// start it again at once, while a worker may still have the one that is gone in memory.
+    fn delete(&mut self, index: usize, run: RunId) -> Op {
+        let client = self.random.below(self.clients.len());
+        let last = self.clients[client].last.clone();
+        let run = last.as_ref().map_or(run, |last| last.run);
+        if let Some(last) = last.filter(|_| self.random.once_in(2)) {
+            self.clients[index].asks_next(Op::Start(*last));
+        }
+        Op::Delete(Delete {
+            namespace: NAMESPACE,
+            target: Target::Run(run),
+            force: !self.random.once_in(4),
+        })
+    }
+
     fn claimant(&mut self, index: usize) -> Option<Claimant> {
         let worker = self.workers[self.clients[index].home].id();
         let lease = LEASE;
@@ -126,52 +203,97 @@ impl World<'_> {
     }
 
     fn choose(&mut self, index: usize) {
+        if self.ask_next(index) {
+            return;
+        }
+        if self.misses_its_run(index) && !self.random.once_in(4) {
+            self.start_again(index);
+            return;
+        }
         if self.cooperates && self.random.once_in(3) {
-            let op = self.cooperate();
+            let op = self.cooperate_again(index);
+            self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
+            return;
+        }
+        if self.faults.limits && self.random.once_in(5) {
+            let op = self.limit();
+            let op = self.signed(op);
             self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
             return;
         }
         let known = self.known();
-        let op = match (known, self.random.below(16)) {
+        let first = match self.may_start() {
+            true => 0,
+            false => 6,
+        };
+        let op = match (known, first + self.random.below(23 - first)) {
             (None, _) | (_, 0..6) => return self.start(index),
-            (Some((run, _)), 6..10) => {
+            (Some((run, _)), 6..12) => {
+                let run = self.addressee(run);
                 let signal = self.signal(Target::Run(run), index);
                 Op::Signal(signal)
             }
-            (_, 10 | 11) => Op::Offer(Offer {
+            (_, 12..15) => Op::Offer(Offer {
                 namespace: NAMESPACE,
                 name: Name::constant("pick"),
                 payload: World::payload(&(self.random.next() >> 12)),
                 key: Some(self.fresh_key()),
                 claimant: self.claimant(index),
             }),
-            (Some((run, _)), 12) => Op::Cancel(Cancel {
+            (Some((run, _)), 15 | 16) => Op::Cancel(Cancel {
                 namespace: NAMESPACE,
                 target: Target::Run(run),
                 claimant: self.claimant(index),
             }),
-            (Some((run, _)), 13) if self.faults.operators => Op::Patch(Patch {
-                namespace: NAMESPACE,
-                target: Target::Run(run),
-                patch: World::payload(&serde_json::json!({ "by": index })),
-                expected: None,
-            }),
-            (Some((run, _)), 14) if self.faults.operators => Op::Delete(Delete {
-                namespace: NAMESPACE,
-                target: Target::Run(run),
-                force: self.random.once_in(2),
-            }),
+            (Some((run, _)), 21 | 22) => self.patch(run),
+            (Some((run, _)), 19) if self.faults.operators => self.complete(index, run),
+            (Some((run, _)), 17 | 18) if self.faults.operators => self.delete(index, run),
             (Some((run, _)), _) if self.random.once_in(2) => Op::Resume(Resume {
                 namespace: NAMESPACE,
-                target: Target::Run(run),
+                target: Target::Run(self.stuck(run)),
                 skip: false,
+                anew: None,
             }),
             (Some((run, _)), _) => {
                 self.book.looked(self.model.rows(), run);
                 return self.rest(index);
             }
         };
+        let op = self.signed(op);
         self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
+    }
+
+    /// The next of what is fixed; what is to be undone must have ended.
+    fn ask_next(&mut self, index: usize) -> bool {
+        let client = &mut self.clients[index];
+        let Some(op) = client.asks.pop_front() else {
+            return false;
+        };
+        if let Op::Undo(undo) = &op
+            && let Target::Run(run) = undo.target
+            && let Some(row) = self.model.rows().run(run)
+            && !row.state.has_ended()
+        {
+            client.asks_next(op);
+            self.rest(index);
+            return true;
+        }
+        client.stage = Stage::Asks(Box::new(op), self.now);
+        true
+    }
+
+    /// What is asked of runs that cooperate; sometimes what was published is published again.
+    fn cooperate_again(&mut self, index: usize) -> Op {
+        if self.random.once_in(4)
+            && let Some(said) = &self.clients[index].said
+        {
+            return Op::clone(said);
+        }
+        let op = self.cooperate();
+        if matches!(op, Op::Publish(_)) {
+            self.clients[index].said = Some(Box::new(op.clone()));
+        }
+        op
     }
 
     /// Some clients come back at once, others when runs have long been waiting.
@@ -185,10 +307,6 @@ impl World<'_> {
         self.clients[index].stage = Stage::Free(at);
     }
 
-    fn fresh_key(&mut self) -> Name {
-        Name::new(format!("k{:x}", self.random.next())).expect("a name")
-    }
-
     fn signal(&mut self, target: Target, index: usize) -> Signal {
         Signal {
             namespace: NAMESPACE,
@@ -196,82 +314,9 @@ impl World<'_> {
             name: Name::constant("go"),
             payload: World::payload(&(self.random.next() >> 12)),
             policy: Policy::Keep,
+            expires: None,
             key: Some(self.fresh_key()),
             claimant: self.claimant(index),
-        }
-    }
-
-    /// Starts a run, at best here and with its first round; sometimes again under a used key.
-    fn start(&mut self, index: usize) {
-        if let Some(last) = &self.clients[index].last
-            && self.random.once_in(6)
-        {
-            // It has forgotten that it did.
-            let again = Op::Start(Start::clone(last));
-            self.clients[index].stage = Stage::Asks(Box::new(again), self.now);
-            return;
-        }
-        let flow = self.pick_flow();
-        let known = self.known().and_then(|(_, key)| key);
-        let key = match known {
-            Some(key) if self.random.once_in(4) => Some(key),
-            _ => self.random.once_in(2).then(|| self.fresh_key()),
-        };
-        let run = RunId(self.random.id());
-        let mut start = Start {
-            namespace: NAMESPACE,
-            run,
-            workflow: self.flows[flow].name.clone(),
-            version: Some(self.flows[flow].version),
-            key,
-            input: self.input_of(flow),
-            labels: Vec::new(),
-            priority: 0,
-            at: None,
-            parent: None,
-            deadlines: Deadlines::default(),
-            context: Context::default(),
-            claimant: None,
-            first: None,
-            signal: None,
-        };
-        if self.random.once_in(5) {
-            let mut signal = self.signal(Target::Run(run), index);
-            if let Some(key) = &start.key {
-                signal.target = Target::Key(key.clone());
-            }
-            start.signal = Some(Box::new(signal));
-        }
-        self.clients[index].last = Some(Box::new(start.clone()));
-        let home = self.clients[index].home;
-        let here = self.workers[home].has_room() && !self.workers[home].is_away(self.now);
-        let here = here && self.knows(home, &start);
-        if here && self.random.once_in(2) {
-            return self.start_here(index, start);
-        }
-        if here && start.key.is_none() {
-            self.workers[home].expect(&start);
-        }
-        self.clients[index].stage = Stage::Asks(Box::new(Op::Start(start)), self.now);
-    }
-
-    fn input_of(&mut self, flow: usize) -> roundel_core::Payload {
-        match self.flows[flow].cooperates {
-            true => self.plot(),
-            false => World::payload(&Tally::default()),
-        }
-    }
-
-    fn pick_flow(&mut self) -> usize {
-        if let Some(flow) = self.pick_tree() {
-            return flow;
-        }
-        loop {
-            let alone = self.flows.iter().take_while(|flow| !flow.cooperates);
-            let flow = self.random.below(alone.count());
-            if self.flows[flow].version == 1 || self.has_versions {
-                return flow;
-            }
         }
     }
 
@@ -282,95 +327,6 @@ impl World<'_> {
             let flow = &self.flows[*flow];
             flow.name == start.workflow && start.version.is_none_or(|it| it == flow.version)
         })
-    }
-
-    fn start_here(&mut self, index: usize, mut start: Start) {
-        let (run, home) = (start.run, self.clients[index].home);
-        let plain = start.clone();
-        let birth = Birth {
-            run,
-            workflow: start.workflow.clone(),
-            input: start.input.clone(),
-            version: start.version,
-            key: start.key.clone(),
-            is_root: true,
-            deadlines: start.deadlines,
-            context: start.context.clone(),
-        };
-        let mut live = self.born(home, birth);
-        let worker = self.workers[home].id();
-        start.claimant = Some(Claimant {
-            worker,
-            lease: LEASE,
-        });
-        match live.turn(self.now) {
-            Turn::Commit(round) => {
-                self.marks.hit(Mark::FirstRound);
-                start.first = Some(round);
-            }
-            Turn::Read(call) => live.read_again(call),
-            Turn::Step | Turn::Settle(..) | Turn::Recall(_) | Turn::Wait(_) | Turn::Yield => {}
-        }
-        self.clients[index].stage = Stage::Local(Box::new(Op::Start(plain)), home);
-        let worker = &mut self.workers[home];
-        worker.last_task += 1;
-        worker.tasks.push(Task {
-            run,
-            number: worker.last_task,
-            notes: Vec::new(),
-            leased: false,
-            state: State::Asked(Doing::First(live, Box::new(Op::Start(start)), index)),
-        });
-        worker.outbox.push_back(Ask::Task(run));
-    }
-
-    /// A start with its first round was answered.
-    pub(crate) fn first_settled(
-        &mut self,
-        at: usize,
-        index: usize,
-        (live, op, client): (roundel::sim::Live, Box<Op>, usize),
-        answer: Answer,
-    ) {
-        let run = live.run();
-        let mut started = match answer {
-            Ok(Reply::Started(started)) => started,
-            Ok(_) => unreachable!("a start answers as one"),
-            Err(fault) => {
-                let unknown = matches!(fault, Fault::Unknown);
-                self.tell_client(client, Err(fault));
-                if unknown {
-                    self.give_back(at, index);
-                } else {
-                    self.forget(at, run);
-                }
-                return;
-            }
-        };
-        let first = started.first.take();
-        let mut claimed = std::mem::take(&mut started.claimed);
-        claimed.retain(|claimed| claimed.run != run);
-        for claimed in claimed {
-            self.adopt(at, claimed);
-        }
-        let new = started.new;
-        self.tell_client(client, Ok(Reply::Started(started)));
-        if !new {
-            return self.forget(at, run);
-        }
-        self.workers[at].tasks[index].leased = true;
-        let Op::Start(Start { first: round, .. }) = &*op else {
-            unreachable!("what was asked comes back")
-        };
-        match (first, round) {
-            (Some(Ok(committed)), Some(round)) => {
-                self.commit_done((at, index), live, committed, round);
-            }
-            (Some(Err(refusal)), _) => {
-                self.not_committed(at, index, live, Fault::Refused(refusal));
-            }
-            _ => self.workers[at].tasks[index].state = State::Drive(live),
-        }
     }
 
     fn tell_client(&mut self, client: usize, answer: Answer) {
@@ -398,7 +354,7 @@ impl World<'_> {
         };
         let home = self.clients[index].home;
         self.rest(index);
-        match (&*op, reply) {
+        match (op.asked(), reply) {
             (Op::Start(start), Reply::Started(started)) => {
                 self.start_told(start, started, home);
             }
@@ -419,8 +375,16 @@ impl World<'_> {
                 self.marks.hit(Mark::Cancelled);
                 self.taken(home, cancel.claimant.map(|by| by.worker), claimed);
             }
-            (Op::Delete(_), Reply::Deleted { .. }) => self.marks.hit(Mark::Deleted),
+            (Op::Delete(_), Reply::Deleted { .. }) => {
+                self.marks.hit(Mark::Deleted);
+                for other in 0..self.clients.len() {
+                    if self.misses_its_run(other) {
+                        self.clients[other].hurry(self.now);
+                    }
+                }
+            }
             (Op::Resume(_), Reply::Resumed) => self.marks.hit(Mark::Resumed),
+            (Op::Patch(patch), Reply::Patched(_)) => self.note_patched(&patch.target),
             (Op::Publish(_), Reply::Published(published)) if !published.new => {
                 self.marks.hit(Mark::PublishedAgain);
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use roundel::sim::{Live, RunInfo, Turn};
 use roundel_core::{
-    Caused, Claimed, Committed, Op, Payload, Refusal, Reply, Round, RunId, RunRow, Scope, ScopeEnd,
-    Then, Timestamp, may_step,
+    Caused, Claimed, Committed, Fence, Op, Payload, Refusal, Reply, Round, RunId, RunRow, Scope,
+    ScopeEnd, Then, Timestamp, may_step,
 };
 
 use crate::marks::Mark;
@@ -69,6 +69,7 @@ impl State {
 }
 
 impl Task {
+    #[inline]
     pub(crate) fn can_go_on(&self, now: Timestamp) -> bool {
         match &self.state {
             State::Load(_) | State::Drive(_) | State::Answered(..) => true,
@@ -133,8 +134,8 @@ impl World<'_> {
 
     /// Runs the step's code and commits its round, in one transaction.
     fn serve_step(&mut self, at: usize, live: Live) -> (Doing, Answer) {
-        let (run, worker, epoch) = (live.run(), self.workers[at].id(), live.epoch());
-        if let Err(refusal) = may_step(self.model.rows(), run, (worker, epoch), self.now) {
+        let (run, worker, fence) = (live.run(), self.workers[at].id(), live.fence());
+        if let Err(refusal) = may_step(self.model.rows(), run, (worker, fence), self.now) {
             self.ops += 1;
             if matches!(refusal, Refusal::Fenced { .. }) {
                 self.marks.hit(Mark::ZombieFenced);
@@ -187,19 +188,26 @@ impl World<'_> {
             deadlines: claimed.deadlines,
             context: roundel_core::Context::default(),
         };
-        let epoch = claimed.epoch;
+        let fence = claimed.fence();
         self.marks.hit(Mark::Replayed);
         match Live::load(
             about,
             flow.code(worker.deploy.bad_code),
-            &rows,
-            (claimed, &worker.seat),
+            rows,
+            (claimed, &worker.seat, &mut self.reader.borrow_mut()),
         ) {
-            Ok(live) => self.workers[at].tasks[index].state = State::Drive(live),
+            Ok(live) => {
+                let run = live.run();
+                self.workers[at].tasks[index].state = State::Drive(live);
+                if self.faults.late_hints {
+                    self.workers[at].hear_of(run);
+                }
+            }
             Err(failure) => {
                 // Deleted meanwhile: the round that says so is refused, or it is a lost journal.
                 let run = self.workers[at].tasks[index].run;
-                let mut round = Round::new(run, self.workers[at].id(), epoch);
+                let mut round = Round::new(run, self.workers[at].id(), fence.epoch);
+                round.created_at = fence.created_at;
                 round.then = Then::Park(Box::new(failure));
                 self.ask(at, index, Doing::Park(Box::new(Op::Commit(round))));
             }
@@ -240,17 +248,17 @@ impl World<'_> {
         let now = self.now;
         let mut lost = None;
         for note in std::mem::take(&mut self.workers[at].tasks[index].notes) {
-            if let Note::Mail(epoch, _) | Note::Cancel(epoch) = note
-                && epoch < live.epoch()
+            if let Note::Mail(fence, _) | Note::Cancel(fence) = note
+                && fence.is_before(live.fence())
             {
                 self.marks.hit(Mark::LateNews);
             }
             match note {
-                Note::Mail(epoch, delivery) => live.deliver(epoch, delivery),
-                Note::Cancel(epoch) => live.asked_to_end(epoch, now),
+                Note::Mail(fence, delivery) => live.deliver(fence, delivery),
+                Note::Cancel(fence) => live.asked_to_end(fence, now),
                 Note::Lost => lost = lost.or(Some(None)),
                 // An answer that comes late, after that to a later claim.
-                Note::Claimed(claimed) if claimed.epoch < live.epoch() => {}
+                Note::Claimed(claimed) if claimed.fence().is_before(live.fence()) => {}
                 Note::Claimed(claimed) if live.is_current(&claimed) => {
                     live.reclaimed(*claimed);
                     lost = None;
@@ -284,11 +292,12 @@ impl World<'_> {
             Turn::Step => self.ask(at, index, Doing::Step(live)),
             Turn::Read(call) => {
                 let state = self.model.rows().states.get(&live.run());
-                let value = state.map_or_else(Payload::null, |state| state.value.clone());
+                let state = state.map(|state| (state.version, state.value.clone()));
+                let state = state.unwrap_or_else(|| (0, Payload::null()));
                 if self.faults.unavailable && self.random.once_in(8) {
                     live.read_again(call);
                 } else {
-                    live.state_read(call, value);
+                    live.state_read(call, state);
                 }
                 self.workers[at].tasks[index].state = State::Drive(live);
             }
@@ -305,7 +314,7 @@ impl World<'_> {
     fn recall(&mut self, (at, index): (usize, usize), mut live: Live, execution: u32) {
         let rows = self.model.journal(live.run(), execution);
         let bad_code = self.workers[at].deploy.bad_code;
-        live.recalled(execution, &rows, |name, version| {
+        live.recalled(execution, rows, |name, version| {
             let mut flows = self.flows.iter();
             let flow = flows.find(|flow| (&flow.name, flow.version) == (name, version))?;
             Some(flow.code(bad_code).clone())
@@ -345,39 +354,51 @@ impl World<'_> {
     /// The store has answered.
     fn settle(&mut self, at: usize, index: usize, doing: Doing, answer: Answer) {
         let run = self.workers[at].tasks[index].run;
-        if let (Err(Fault::Unavailable), false) = (&answer, matches!(doing, Doing::First(..))) {
-            let until = self.now.after(Duration::from_millis(5));
-            self.workers[at].tasks[index].state = State::Pause(doing, until);
-            return;
+        let unavailable = matches!(answer, Err(Fault::Unavailable));
+        if unavailable && !matches!(doing, Doing::First(..)) {
+            return self.wait_a_little(at, index, doing);
         }
-        match (doing, answer) {
-            (Doing::First(live, op, client), answer) => {
+        match doing {
+            Doing::First(live, op, client) => {
                 self.first_settled(at, index, (live, op, client), answer);
             }
-            (Doing::GiveBack(op), Err(Fault::Unknown)) => {
-                let until = self.now.after(Duration::from_millis(5));
-                self.workers[at].tasks[index].state = State::Pause(Doing::GiveBack(op), until);
+            Doing::GiveBack(_) if matches!(answer, Err(Fault::Unknown)) => {
+                self.wait_a_little(at, index, doing);
             }
-            (Doing::GiveBack(_), _) => {
+            Doing::GiveBack(_) => {
                 self.workers[at].claim_at(Timestamp(0));
                 self.forget(at, run);
             }
-            (Doing::Park(_), _) => self.forget(at, run),
-            (Doing::Commit(live, op), Ok(Reply::Committed(committed))) => {
-                let Op::Commit(round) = &*op else {
-                    unreachable!("a commit is one")
-                };
-                self.commit_done((at, index), live, committed, round);
-            }
-            (Doing::Step(live), Ok(Reply::Committed(committed))) => {
-                let round = Round::new(run, self.workers[at].id(), 0);
-                self.commit_done((at, index), live, committed, &round);
-            }
-            (Doing::Commit(live, _) | Doing::Step(live), Err(fault)) => {
-                self.not_committed(at, index, live, fault);
-            }
-            (Doing::Commit(..) | Doing::Step(_), Ok(_)) => unreachable!("a commit answers as one"),
+            Doing::Park(_) => self.forget(at, run),
+            Doing::Commit(live, op) => match answer {
+                Ok(Reply::Committed(committed)) => {
+                    let Op::Commit(round) = &*op else {
+                        unreachable!("a commit is one")
+                    };
+                    self.commit_done((at, index), live, committed, round);
+                }
+                Err(fault) => self.not_committed(at, index, live, fault),
+                Ok(_) => unreachable!("a commit answers as one"),
+            },
+            Doing::Step(mut live) => match answer {
+                Ok(Reply::Committed(committed)) => {
+                    let round = Round::new(run, self.workers[at].id(), 0);
+                    self.commit_done((at, index), live, committed, &round);
+                }
+                Err(Fault::Refused(refusal @ Refusal::Conflict { .. })) => {
+                    live.step_refused(&refusal);
+                    self.workers[at].tasks[index].state = State::Drive(live);
+                }
+                Err(fault) => self.not_committed(at, index, live, fault),
+                Ok(_) => unreachable!("a commit answers as one"),
+            },
         }
+    }
+
+    /// The same is asked again, soon.
+    fn wait_a_little(&mut self, at: usize, index: usize, doing: Doing) {
+        let until = self.now.after(Duration::from_millis(5));
+        self.workers[at].tasks[index].state = State::Pause(doing, until);
     }
 
     pub(crate) fn commit_done(
@@ -388,6 +409,7 @@ impl World<'_> {
         round: &Round,
     ) {
         let run = live.run();
+        self.note_conditions(&committed, round);
         for claimed in std::mem::take(&mut committed.claimed) {
             self.adopt(at, claimed);
         }
@@ -401,9 +423,10 @@ impl World<'_> {
                     worker.claim_at(timer);
                 }
                 let kept = live.committed(committed);
-                let epoch = live.epoch();
+                let fence = live.fence();
+                let newer = |its: Fence| its != fence && !its.is_before(fence);
                 let claims =
-                    |note: &Note| matches!(note, Note::Claimed(claimed) if claimed.epoch > epoch);
+                    |note: &Note| matches!(note, Note::Claimed(claimed) if newer(claimed.fence()));
                 if kept || worker.tasks[index].notes.iter().any(claims) {
                     worker.tasks[index].state = State::Drive(live);
                     return;
@@ -471,3 +494,6 @@ impl World<'_> {
         worker.outbox.push_back(Ask::Task(run));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::report::{Report, in_parallel};
+use crate::report::{Report, guarded, in_parallel, silently};
 use crate::world::{Fault, World};
 use crate::{Player, world};
 
@@ -51,25 +51,45 @@ impl World<'_> {
         Some(point)
     }
 
-    /// Takes a request of a process to the store, or lets it break.
+    /// Would a claim find nothing, and change nothing? Now and then one is sent all the same:
+    /// something may come while it is on its way.
+    pub(crate) fn finds_nothing(&mut self, at: usize) -> bool {
+        if !self.looks_first || self.random.once_in(4) {
+            return false;
+        }
+        let worker = &mut self.workers[at];
+        let next = self.model.next_due(&worker.lanes, self.now);
+        let nothing = next.is_none_or(|next| next > self.now);
+        if nothing {
+            next.into_iter().for_each(|next| worker.claim_at(next));
+        }
+        nothing
+    }
+
+    /// Takes a request of a process to the store, or lets it break. Returns whether there was one.
+    #[inline]
     pub(crate) fn serve_or_break(&mut self, at: usize) -> bool {
         let worker = &mut self.workers[at];
         if worker.outbox.is_empty() || !worker.is_served(self.now) {
             return false;
         }
         worker.served_from = None;
+        self.serve(at);
+        true
+    }
+
+    #[inline(never)]
+    fn serve(&mut self, at: usize) {
         let point = self.planned();
         if point == Some(Point::BeforeBegin) {
             self.ops += 1;
-            self.crash(at);
-            return true;
+            return self.crash(at);
         }
         self.by_clock_of(at, |world| world.store_serves(at));
         self.fate = None;
         if point == Some(Point::AfterCommit) {
             self.crash(at);
         }
-        true
     }
 
     /// The same for what a client asks: its process is the one that dies.
@@ -99,14 +119,17 @@ pub enum Reach {
     Pairs,
 }
 
-/// The first scenarios that are short enough for all pairs of their crash points.
+/// The scripts and the first scenarios that are short enough for all pairs of their crash points.
 #[must_use]
 pub fn short_scenarios() -> Vec<u64> {
     const LONGEST: u64 = 70;
     let player = Player::default();
     let short = |seed: &u64| player.scenario(*seed, Plan::new()).ops <= LONGEST;
     let count = usize::try_from(SCENARIOS).expect("few");
-    (0..).filter(short).take(count).collect()
+    silently(|| {
+        let scripts = crate::scripted().into_iter().filter(short);
+        scripts.chain((0..).filter(short).take(count)).collect()
+    })
 }
 
 /// Plays these scenarios with every crash point, or every pair: those are the report's schedules.
@@ -116,7 +139,7 @@ pub fn exhaust(scenarios: &[u64], reach: Reach) -> Report {
     let player = Player::default();
     let mut plans: Vec<(u64, Plan)> = Vec::new();
     for seed in scenarios {
-        let requests = player.scenario(*seed, Plan::new()).ops;
+        let requests = silently(|| player.scenario(*seed, Plan::new()).ops);
         let points =
             |after: u64| (after..requests).flat_map(|at| Point::ALL.map(|point| (at, point)));
         for first in points(0) {
@@ -130,7 +153,7 @@ pub fn exhaust(scenarios: &[u64], reach: Reach) -> Report {
     }
     let mut report = in_parallel(plans.len() as u64, |player, at| {
         let (seed, plan) = &plans[usize::try_from(at).expect("an index")];
-        let mut played = player.scenario(*seed, plan.clone());
+        let mut played = guarded(*seed, || player.scenario(*seed, plan.clone()));
         for violation in &mut played.violations {
             *violation = format!("{violation} (breaks at {plan:?})");
         }

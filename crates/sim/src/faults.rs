@@ -37,6 +37,32 @@ pub(crate) struct Faults {
     pub(crate) skew: bool,
     /// The store does not come to a process's requests for longer than a lease.
     pub(crate) slow: bool,
+    /// Operators set limits to queues, and take them away.
+    pub(crate) limits: bool,
+}
+
+impl Faults {
+    /// By bits, each of which is set in half of the schedules.
+    pub(crate) fn of(on: impl Fn(u32) -> bool) -> Faults {
+        Faults {
+            // Nearly all schedules have crashes: they are what this is about.
+            crashes: on(0) || on(1) || on(2),
+            pauses: on(3),
+            clock_jumps: on(4) && on(5),
+            lost_hints: on(6),
+            late_hints: on(7),
+            unavailable: on(8),
+            unknown: on(9),
+            late_commits: on(10),
+            operators: on(11),
+            stops: on(16),
+            versions: on(17) && on(18),
+            bad_code: on(19) && on(20),
+            skew: on(21) && on(22),
+            slow: on(23) && on(24),
+            limits: on(33) && on(34) && on(35),
+        }
+    }
 }
 
 /// What a process comes up with.
@@ -51,17 +77,16 @@ pub(crate) struct Deploy {
 }
 
 impl World<'_> {
-    pub(crate) fn chance_strikes(&mut self) -> bool {
+    pub(crate) fn chance_strikes(&mut self) {
         if self.faults.late_commits && !self.late.is_empty() && self.random.once_in(2) {
-            self.apply_late();
-            return true;
+            return self.apply_late();
         }
         if self.random.once_in(8) {
             let span = Duration::from_millis(self.random.next() % 400);
             self.now = self.now.after(span);
         }
         let worker = self.random.below(self.workers.len());
-        if self.faults.crashes && self.random.once_in(12) {
+        if self.faults.crashes && self.random.once_in(10) {
             self.crash(worker);
         }
         if self.faults.stops && self.random.once_in(16) {
@@ -76,7 +101,6 @@ impl World<'_> {
         if self.faults.clock_jumps && self.random.once_in(20) {
             self.jump_clock();
         }
-        false
     }
 
     /// The clock is set: an hour ahead, or back to where an earlier jump had left it.

@@ -5,21 +5,39 @@ use std::time::Duration;
 
 use roundel::future::{Either, join, select};
 use roundel::sim::Function;
-use roundel::{Cx, Failure, Retry, Signal, Workflow};
+use roundel::{Attempt, Command, Cx, Failure, Retry, Signal, Workflow};
 use roundel_core::Name;
 use serde::{Deserialize, Serialize};
 
 use crate::{site, trees};
 
-/// What a workflow is given, and what it has done so far.
+/// What a workflow is given, and what it has done so far. As JSON it is four numbers: it is written
+/// and read in every other round.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(from = "[u32; 4]", into = "[u32; 4]")]
 pub(crate) struct Tally {
     pub(crate) rounds: u32,
     pub(crate) lines: u32,
     pub(crate) calls: u32,
     /// Which version says so, if it is not the first.
-    #[serde(default)]
     pub(crate) version: u32,
+}
+
+impl From<[u32; 4]> for Tally {
+    fn from([rounds, lines, calls, version]: [u32; 4]) -> Tally {
+        Tally {
+            rounds,
+            lines,
+            calls,
+            version,
+        }
+    }
+}
+
+impl From<Tally> for [u32; 4] {
+    fn from(tally: Tally) -> [u32; 4] {
+        [tally.rounds, tally.lines, tally.calls, tally.version]
+    }
 }
 
 /// A signal to one run.
@@ -29,6 +47,10 @@ pub(crate) const PICK: Signal<u64> = Signal::named("pick").offerable();
 
 const STEPS: Workflow<Tally, Tally> = Workflow::named("steps");
 const CALLS: Workflow<Tally, Tally> = Workflow::named("calls");
+
+/// Gives up soon, so that it is often parked.
+pub(crate) const ORDER: Command<Tally, Tally> =
+    Command::named("order").retry(Retry::fixed(2, Duration::from_millis(10)));
 
 /// One version of a workflow.
 #[derive(Debug)]
@@ -75,6 +97,9 @@ pub(crate) fn all() -> Vec<Flow> {
         flow("race", Function::new(race)),
         flow("state", Function::new(state)),
         flow("watch", Function::new(watch)),
+        flow("sends", Function::new(sends)),
+        flow("order", Function::handler(ORDER, handle)),
+        flow("roundel.batch", Function::batch()),
         Flow {
             version: 2,
             ..flow("steps", Function::new(steps_2))
@@ -84,6 +109,7 @@ pub(crate) fn all() -> Vec<Flow> {
         cooperating("late", Function::new(trees::tree)),
         cooperating("crowd", Function::new(trees::crowd)),
         cooperating("leaf", Function::new(trees::leaf)),
+        cooperating("scene", Function::new(crate::scenes::scene)),
     ]
 }
 
@@ -218,8 +244,21 @@ async fn state(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
     )
     .await;
     tally.lines += wrote.map_err(judged)?;
+    let has = |name: &'static str| move |state: &serde_json::Value| state.get(name).is_some();
+    if cx.wait_until(has("first")).within(LONG).await.is_ok() {
+        line(&cx, "patched", &mut tally).await?;
+    }
+    // A call beside it keeps the lease.
+    let beside = cx.effect("beside", site::call).retry(Retry::exponential(8));
+    let (last, called) = join(cx.wait_until(has(LAST)), beside).await;
+    last?;
+    tally.calls += called.map_err(judged)?;
+    line(&cx, "last", &mut tally).await?;
     Ok(tally)
 }
+
+/// What the state of a run must have, that it may come to its end.
+pub(crate) const LAST: &str = "last";
 
 /// Lets go of a wait for a run that is not its child, and begins anew while that goes on.
 async fn watch(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
@@ -232,5 +271,35 @@ async fn watch(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
         return cx.continue_as_new(&tally).await;
     }
     line(&cx, "seen", &mut tally).await?;
+    Ok(tally)
+}
+
+/// Sends a command in the commit of a line, and then waits for another.
+async fn sends(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
+    let (run, none) = (cx.run(), Tally::default());
+    let sent = cx.step(SENT, |tx| {
+        let wrote = site::write(&cx, SENT);
+        async move {
+            // Sent before the line that may fail: then it was never sent.
+            ORDER.send(&tx, &none).key(run.to_string()).await?;
+            wrote
+        }
+    });
+    tally.lines += sent.retry(Retry::exponential(8)).await.map_err(judged)?;
+    let (one, other) = join(cx.call(ORDER, &none), cx.call(ORDER, &none)).await;
+    one.map_err(judged)?;
+    other.map_err(judged)?;
+    line(&cx, "answered", &mut tally).await?;
+    called(&cx, "ask", &mut tally).await?;
+    cx.call(ORDER, &none).await.map_err(judged)?;
+    line(&cx, "last", &mut tally).await?;
+    Ok(tally)
+}
+
+/// The step that sends a command.
+pub(crate) const SENT: &str = "sent";
+
+async fn handle(attempt: Attempt, mut tally: Tally) -> Result<Tally, Failure> {
+    tally.calls += site::call(attempt).await?;
     Ok(tally)
 }

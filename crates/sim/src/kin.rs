@@ -4,18 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use roundel_core::{
-    Accept, Caused, Join, Joined, Name, Op, Outcome, Payload, PublicationId, Publish, Reply,
-    Resume, Round, Rows, RunId, RunRow, RunState, Subscribe, Target, Then, Told, Undo, UndoMark,
-    Undone,
-};
-use roundel_store::Model;
-
-use crate::book::Book;
 use crate::marks::Mark;
 use crate::site::{Line, Site, Way};
 use crate::trees::{self, Plot};
 use crate::world::{NAMESPACE, World};
+use roundel_core::{
+    Accept, CancelMark, Caused, Deadline, Failure, Join, Joined, Name, Op, Outcome, Payload,
+    PublicationId, Publish, Reply, Resume, Round, Rows, RunId, RunRow, RunState, Started,
+    Subscribe, Target, Then, Told, Undo, UndoMark, Undone,
+};
 
 pub(crate) const TOPIC: Name = Name::constant("news");
 
@@ -25,11 +22,13 @@ pub(crate) struct Kin {
     /// Who subscribed when it was published.
     pub(crate) pinned: BTreeMap<PublicationId, BTreeSet<Name>>,
     /// Runs of which an undo was left out, or what remains accepted.
-    left_out: BTreeSet<RunId>,
+    pub(crate) left_out: BTreeSet<RunId>,
     /// Runs whose rollback an operator lets go on, whatever those above them do.
-    alone: BTreeSet<RunId>,
+    pub(crate) alone: BTreeSet<RunId>,
+    /// Runs whose remainder an operator has accepted.
+    pub(crate) accepted: BTreeSet<RunId>,
     /// Runs that were parked, and that an operator had undone: whatever the reason was.
-    given_up: BTreeSet<RunId>,
+    pub(crate) given_up: BTreeSet<RunId>,
 }
 
 /// What an operation is about to do.
@@ -39,6 +38,8 @@ pub(crate) struct News {
     published: Vec<(PublicationId, BTreeSet<Name>)>,
     /// The run undoes what it did.
     undoes: bool,
+    /// It goes forward, and this is its deadline.
+    due: Option<Deadline>,
     /// A run below it that has not ended, if it takes its next step or ends.
     open: Option<(RunId, RunState)>,
     target: Option<(RunId, RunState)>,
@@ -56,6 +57,8 @@ impl News {
             Op::Commit(round) => {
                 let row = rows.run(round.run);
                 news.undoes = row.is_some_and(|row| row.undo == UndoMark::Underway);
+                let forward = row.filter(|row| !news.undoes && row.cancel == CancelMark::None);
+                news.due = forward.and_then(|row| row.deadlines.forward);
                 let in_sequence =
                     |(_, _, name, way): &Line| *way == Way::Done && trees::is_in_sequence(name);
                 let ends = matches!(round.then, Then::End(..) | Then::ContinueAsNew(..));
@@ -114,7 +117,8 @@ impl World<'_> {
     pub(crate) fn plot(&mut self) -> Payload {
         World::payload(&Plot {
             seed: self.random.next(),
-            depth: u8::try_from(self.random.below(7)).expect("small"),
+            depth: u8::try_from(self.random.below(5)).expect("small"),
+            ..Plot::default()
         })
     }
 
@@ -159,14 +163,15 @@ impl World<'_> {
             namespace,
             target,
             skip,
+            anew: None,
         })
     }
 
     /// An operation is done, and what its step wrote is about to be in the ledger.
     pub(crate) fn kin_after(&mut self, news: News, op: &Op, reply: &Reply, written: &[Line]) {
         // A first round may be refused where its start is not.
-        let refused =
-            matches!(reply, Reply::Started(started) if !matches!(started.first, Some(Ok(_))));
+        let done = |started: &Started| matches!(started.first.as_deref(), Some(Ok(_)));
+        let refused = matches!(reply, Reply::Started(started) if !done(started));
         for (id, workflows) in news.published.into_iter().filter(|_| !refused) {
             self.book.kin.pinned.entry(id).or_insert(workflows);
         }
@@ -177,6 +182,12 @@ impl World<'_> {
                     let found = format!("{run} went on, {child} is {state}");
                     self.book
                         .complain(&format!("inv7_parent_after_children: {found}"));
+                }
+                self.written(written);
+                let late = news.due.is_some_and(|due| due.has_passed(self.now));
+                if late && written.iter().any(|(.., way)| *way == Way::Done) {
+                    let found = format!("sc_43: {} took a step after its deadline", round.run);
+                    self.book.complain(&found);
                 }
                 let publishes = |caused: &Caused| matches!(caused, Caused::Publish(..));
                 if !written.is_empty() && round.caused.iter().any(publishes) {
@@ -195,13 +206,16 @@ impl World<'_> {
                     false => Mark::UndoneOnRequest,
                 });
             }
-            (Op::Subscribe(subscribe), Reply::Subscribed(true)) if !subscribe.on => {
-                self.marks.hit(Mark::Unsubscribed);
-            }
+            (Op::Subscribe(subscribe), Reply::Subscribed(changed)) => match subscribe.on {
+                true => self.subscribed(subscribe),
+                false if *changed => self.marks.hit(Mark::Unsubscribed),
+                false => {}
+            },
             (Op::Join(join), Reply::Joined(joined)) => self.joined(join, *joined),
             (Op::Resume(resume), _) => {
                 if let Some((run, RunState::RollbackFailed)) = news.target {
                     self.book.kin.alone.insert(run);
+                    self.book.kin.accepted.remove(&run);
                     if resume.skip {
                         self.book.kin.left_out.insert(run);
                     }
@@ -215,8 +229,21 @@ impl World<'_> {
                 self.marks.hit(Mark::RollbackAccepted);
                 let target = news.target.map(|(run, _)| run);
                 self.book.kin.alone.extend(target);
+                self.book.kin.accepted.extend(target);
             }
             _ => {}
+        }
+    }
+
+    /// Whoever subscribes hears what can still be joined.
+    fn subscribed(&mut self, subscribe: &Subscribe) {
+        let rows = self.model.rows().publications.iter();
+        let open = rows.filter(|(_, row)| row.closes_at.is_some_and(|at| at > self.now));
+        for (id, _) in open {
+            let pinned = self.book.kin.pinned.entry(*id).or_default();
+            if pinned.insert(subscribe.workflow.clone()) {
+                self.marks.hit(Mark::JoinedInTime);
+            }
         }
     }
 
@@ -240,7 +267,44 @@ impl World<'_> {
         }
     }
 
+    /// What steps of their own wrote: by name, or in any case.
+    fn written(&mut self, written: &[Line]) {
+        for (_, _, name, way) in written {
+            match way {
+                Way::Undone if name.starts_with('n') => self.marks.hit(Mark::UndoneByName),
+                Way::Finally => self.marks.hit(Mark::DoneFinally),
+                _ => {}
+            }
+        }
+    }
+
+    /// Which deadlines were missed.
+    fn missed(&mut self, run: RunId, state: RunState) {
+        let row = self.model.rows().run(run).expect("it has ended");
+        let Some(Outcome::Failure(failure)) = &row.outcome else {
+            return;
+        };
+        let late = |failure: &Failure| failure.code == Deadline::CODE;
+        let set_by = row.deadlines.forward.map(|due| due.set_by);
+        if late(failure) {
+            self.marks.hit(Mark::DeadlineMissed);
+            if Some(run) != set_by && row.parent.map(|parent| parent.run) != set_by {
+                self.marks.hit(Mark::DeadlineFromAbove);
+            }
+        }
+        let cause = failure.cause.as_deref();
+        if state == RunState::RollbackFailed && cause.is_some_and(late) {
+            self.marks.hit(Mark::RollbackTooLate);
+        }
+    }
+
     fn ended(&mut self, run: RunId, state: RunState, undoes: bool) {
+        self.missed(run, state);
+        let rows = self.model.rows();
+        let settled = crate::site::with(|site| is_settled(run, 1, rows, site));
+        if settled && undoes {
+            self.marks.hit(Mark::SettledAndUndone);
+        }
         match state {
             RunState::RolledBack => {
                 self.marks.hit(Mark::RolledBack);
@@ -267,159 +331,9 @@ fn open_below(run: RunId, rows: &Rows) -> Option<(RunId, RunState)> {
     open.map(|row| (row.id, row.state))
 }
 
-impl Book {
-    /// Runs that belong together, when all is at rest.
-    pub(crate) fn judge_kin(&mut self, model: &Model, site: &Site) {
-        if site.ledger.is_empty() && self.kin.pinned.is_empty() {
-            return;
-        }
-        let rows = model.rows();
-        self.judge_publications(rows);
-        let mut lines: BTreeMap<RunId, Lines> = BTreeMap::new();
-        for ((run, _, name, way), wrote) in &site.ledger {
-            let lines = lines.entry(*run).or_default();
-            match way {
-                Way::Done => lines.done.push((wrote.at, name)),
-                Way::Undone => lines.undone.push((wrote.at, name)),
-            }
-        }
-        for lines in lines.values_mut() {
-            lines.done.sort_unstable();
-            lines.undone.sort_unstable();
-        }
-        for row in rows.runs() {
-            let name = rows.lane(row.lane).workflow.as_str();
-            if ["tree", "twig", "late"].contains(&name) {
-                self.judge_tree(row, rows, &lines);
-            }
-        }
-    }
-
-    /// One run for each workflow that subscribed when it was published.
-    fn judge_publications(&mut self, rows: &Rows) {
-        let mut heard: BTreeMap<PublicationId, Vec<Name>> = BTreeMap::new();
-        for row in rows.runs() {
-            if let Some(id) = row.publication {
-                let workflow = rows.lane(row.lane).workflow.clone();
-                heard.entry(id).or_default().push(workflow);
-            }
-        }
-        for (id, pinned) in std::mem::take(&mut self.kin.pinned) {
-            let mut heard = heard.remove(&id).unwrap_or_default();
-            heard.sort();
-            let missing = pinned.iter().filter(|name| {
-                let run = roundel_core::subscriber_run(id, name);
-                !heard.contains(name) && !self.deleted.contains(&run)
-            });
-            let missing: Vec<&Name> = missing.collect();
-            let others = heard.iter().any(|name| !pinned.contains(name));
-            let twice = heard.windows(2).any(|pair| pair[0] == pair[1]);
-            if !missing.is_empty() || others || twice {
-                let found = format!("d1_one_run: {id} is heard by {heard:?}, not {pinned:?}");
-                self.complain(&found);
-            }
-        }
-        if let Some((id, _)) = heard.first_key_value() {
-            self.complain(&format!("d1_one_run: nobody published {id}"));
-        }
-    }
-
-    fn judge_tree(&mut self, row: &RunRow, rows: &Rows, lines: &BTreeMap<RunId, Lines>) {
-        let (run, state, none) = (row.id, row.state, Lines::default());
-        let its = lines.get(&run).unwrap_or(&none);
-        let done = its.done.iter().rev().map(|(_, name)| *name);
-        let done: Vec<&str> = done.filter(|name| trees::is_undoable(name)).collect();
-        let undone: Vec<&str> = its.undone.iter().map(|(_, name)| *name).collect();
-        let left_out = self.kin.left_out.contains(&run);
-        let mut rest = done.iter();
-        let in_order = undone.iter().all(|name| rest.any(|done| done == name));
-        if !in_order {
-            let found = format!("inv8_rollback_order: {run} did {done:?}, undid {undone:?}");
-            self.complain(&found);
-        }
-        let all = undone.len() == done.len() || left_out;
-        let sound = match state {
-            RunState::Completed => undone.is_empty(),
-            RunState::Failed => done.is_empty(),
-            RunState::RolledBack | RunState::Cancelled => all,
-            RunState::RollbackFailed => left_out || done.starts_with(&undone),
-            _ => true,
-        };
-        if !sound {
-            let state = state.as_str();
-            let found =
-                format!("inv9_rollback_complete: {run} is {state}, did {done:?}, undid {undone:?}");
-            self.complain(&found);
-        }
-        let below = rows.runs();
-        let below = below.filter(|child| child.parent.is_some_and(|parent| parent.run == run));
-        for child in below {
-            let rolled_back = [RunState::RolledBack, RunState::Cancelled].contains(&state);
-            let open = child.state == RunState::Completed
-                || (child.state == RunState::RollbackFailed && child.undo == UndoMark::Possible);
-            if rolled_back && open && !left_out {
-                let found = format!(
-                    "inv9_rollback_complete: {run} is {}, {} below it is {}",
-                    state.as_str(),
-                    child.id,
-                    child.state.as_str()
-                );
-                self.complain(&found);
-            }
-            let theirs = lines.get(&child.id).unwrap_or(&none);
-            if !left_out && !self.kin.alone.contains(&child.id) {
-                self.judge_order(run, its, theirs);
-            }
-        }
-        self.judge_reason(row);
-    }
-
-    /// What a child did is undone before what its parent had done before it.
-    fn judge_order(&mut self, run: RunId, its: &Lines, theirs: &Lines) {
-        let Some((first, _)) = theirs.done.first() else {
-            return;
-        };
-        let Some((last, _)) = theirs.undone.last() else {
-            return;
-        };
-        for (at, name) in &its.undone {
-            let mut done = its.done.iter();
-            let before = done.any(|(done, of)| of == name && done < first);
-            if before && at < last {
-                let found = format!(
-                    "inv8_rollback_order: {run} undid {name} before what it had set off after it"
-                );
-                self.complain(&found);
-            }
-        }
-    }
-
-    /// What a run failed with is what somebody said, never the machine's trouble.
-    fn judge_reason(&mut self, row: &RunRow) {
-        let Some(Outcome::Failure(failure)) = &row.outcome else {
-            return;
-        };
-        let reasons = [
-            "cancelled",
-            "undone",
-            "child_failed",
-            "rollback_failed",
-            "panic",
-        ];
-        let said = reasons.contains(&failure.code.as_str())
-            || failure.message == crate::site::NO
-            || failure.code == "deleted";
-        let given_up = self.kin.given_up.contains(&row.id);
-        if !said && row.state.has_ended() && !given_up {
-            let (run, why) = (row.id, format!("{} {}", failure.code, failure.message));
-            self.complain(&format!("sc_30: {run} failed, and nobody said {why}"));
-        }
-    }
-}
-
-/// What a run wrote, in order.
-#[derive(Debug, Default)]
-struct Lines {
-    done: Vec<(u64, &'static str)>,
-    undone: Vec<(u64, &'static str)>,
+/// Was an execution declared settled, and has the next begun? Then those before it are, too.
+pub(crate) fn is_settled(run: RunId, execution: u32, rows: &Rows, site: &Site) -> bool {
+    let current = rows.run(run).map_or(0, |row| row.execution);
+    let mut settled = site.settled.range((run, execution)..(run, current));
+    settled.next().is_some()
 }

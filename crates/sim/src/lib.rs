@@ -8,17 +8,23 @@
 //! that every place where it waits is a place where a schedule can crash it.
 
 mod asks;
+mod batches;
 mod book;
 mod client;
+mod conditions;
 mod drive;
 mod exhaust;
 mod faults;
 mod flows;
+mod hints;
 mod judge;
 mod kin;
 mod marks;
+mod operators;
+mod queues;
 mod random;
 mod report;
+mod scenes;
 mod shrink;
 mod site;
 mod trace;
@@ -30,9 +36,13 @@ pub use exhaust::{Point, Reach, SCENARIOS, exhaust, short_scenarios};
 pub use marks::{Mark, Marks};
 pub use report::{Hunt, Report, hunt, play_all};
 pub use roundel_core::mutant::Mutant;
+pub use scenes::scripted;
 pub use shrink::Cut;
 
+use std::cell::RefCell;
+
 use flows::Flow;
+use roundel_core::check::Reader;
 use roundel_core::{RunRow, RunState};
 use trace::Trace;
 use world::World;
@@ -60,12 +70,15 @@ pub struct Played {
 #[derive(Debug)]
 pub struct Player {
     flows: Vec<Flow>,
+    /// Of the journals of earlier schedules.
+    reader: RefCell<Reader>,
 }
 
 impl Default for Player {
     fn default() -> Player {
         Player {
             flows: flows::all(),
+            reader: RefCell::default(),
         }
     }
 }
@@ -89,19 +102,20 @@ impl Player {
     }
 
     fn played(&self, seed: u64, cut: Cut, trace: Trace) -> Played {
-        let mut world = World::new(seed, &self.flows, cut, trace);
+        let mut world = World::new(seed, self, cut, trace);
         world.play();
-        Player::judged(seed, world)
+        self.judged(seed, world)
     }
 
     /// Plays a scenario, in which only that breaks which is planned.
     pub(crate) fn scenario(&self, seed: u64, plan: exhaust::Plan) -> Played {
-        let mut world = World::scenario(seed, &self.flows, plan, Trace::silent());
+        let mut world = World::scenario(seed, self, plan, Trace::silent());
         world.come_to_rest();
-        Player::judged(seed, world)
+        world.judge_script();
+        self.judged(seed, world)
     }
 
-    fn judged(seed: u64, world: World<'_>) -> Played {
+    fn judged(&self, seed: u64, world: World<'_>) -> Played {
         let World {
             mut book,
             model,
@@ -111,7 +125,7 @@ impl Player {
             crashes,
             ..
         } = world;
-        site::with(|site| book.judge(&model, site));
+        site::with(|site| book.judge(&model, site, &mut self.reader.borrow_mut()));
         let completed = |row: &RunRow| row.state == RunState::Completed;
         let mended = book
             .diverged

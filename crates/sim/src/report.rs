@@ -2,13 +2,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use roundel_core::mutant::{self, Mutant};
 
 use crate::{Mark, Marks, Played, Player};
+
+/// Schedules that a thread takes at once.
+const SHARE: u64 = 64;
 
 /// Failed schedules that are kept to be shown.
 const KEPT: usize = 10;
@@ -138,36 +141,51 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 /// Plays the schedules of `count` seeds, the first being `first`, on all cores.
 #[must_use]
 pub fn play_all(first: u64, count: u64) -> Report {
-    in_parallel(count, |player, at| player.play(first + at))
+    in_parallel(count, |player, at| {
+        guarded(first + at, || player.play(first + at))
+    })
+}
+
+/// Panics are part of the schedules; each would be printed otherwise.
+pub(crate) fn silently<T>(play: impl FnOnce() -> T) -> T {
+    std::panic::set_hook(Box::new(|_| {}));
+    let played = play();
+    let _ = std::panic::take_hook();
+    played
 }
 
 /// Plays so many schedules on all cores, and adds up what came of them.
 pub(crate) fn in_parallel(count: u64, play: impl Fn(&Player, u64) -> Played + Sync) -> Report {
-    // Panics are part of the schedules; each would be printed otherwise.
-    std::panic::set_hook(Box::new(|_| {}));
+    silently(|| on_all_cores(count, play))
+}
+
+fn on_all_cores(count: u64, play: impl Fn(&Player, u64) -> Played + Sync) -> Report {
     let begun = Instant::now();
     let threads = thread::available_parallelism().map_or(2, usize::from);
-    let play = &play;
     let on = mutant::switched();
-    let part = |offset: u64| {
+    // A core that has less to do otherwise takes more of them.
+    let next = AtomicU64::new(0);
+    let part = || {
         mutant::switch(on);
         let player = Player::default();
         let mut report = Report::default();
-        for at in (offset..count).step_by(threads) {
-            report.add(&guarded(at, || play(&player, at)));
+        loop {
+            let first = next.fetch_add(SHARE, Ordering::Relaxed);
+            if first >= count {
+                return report;
+            }
+            for at in first..count.min(first + SHARE) {
+                report.add(&play(&player, at));
+            }
         }
-        report
     };
     let mut all = Report::default();
     thread::scope(|scope| {
-        let playing: Vec<_> = (0..threads as u64)
-            .map(|offset| scope.spawn(move || part(offset)))
-            .collect();
+        let playing: Vec<_> = (0..threads).map(|_| scope.spawn(part)).collect();
         for thread in playing {
             all.merge(&thread.join().expect("a player catches panics"));
         }
     });
-    let _ = std::panic::take_hook();
     all.failed.sort();
     all.failed.truncate(KEPT);
     all.seconds = begun.elapsed().as_secs_f64();

@@ -6,8 +6,8 @@ use crate::{Played, Player};
 /// What of a seed's schedule is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Ticks until the faults end.
-    pub(crate) ticks: usize,
+    /// Requests until the faults end.
+    pub(crate) requests: u64,
     /// Faults that are left out, as bits of the seed's draw.
     pub(crate) without: u64,
     /// Clients at most.
@@ -24,7 +24,7 @@ const ORDERS: u64 = 300;
 impl Default for Cut {
     fn default() -> Cut {
         Cut {
-            ticks: 380,
+            requests: 80,
             without: 0,
             clients: usize::MAX,
             things: usize::MAX,
@@ -34,7 +34,7 @@ impl Default for Cut {
 }
 
 /// The bits that stand for one kind of fault each.
-const KINDS: [u64; 17] = [
+const KINDS: [u64; 19] = [
     0b111,
     1 << 3,
     0b11 << 4,
@@ -52,6 +52,8 @@ const KINDS: [u64; 17] = [
     0b11 << 19,
     0b11 << 21,
     0b11 << 23,
+    1 << 27,
+    0b11 << 25 | 0b1_1111 << 28,
 ];
 
 impl Cut {
@@ -65,12 +67,12 @@ impl Cut {
         }));
         let clients = self.clients.min(3);
         all.extend((1..clients).map(|clients| Cut { clients, ..self }));
-        let things = self.things.min(7);
+        let things = self.things.min(24);
         all.extend((1..things).map(|things| Cut { things, ..self }));
-        let ticks = [4, 2].map(|part| self.ticks / part);
-        let ticks = ticks.into_iter().chain([self.ticks * 7 / 8]);
-        let ticks = ticks.filter(|ticks| *ticks < self.ticks);
-        all.extend(ticks.map(|ticks| Cut { ticks, ..self }));
+        let requests = [4, 2].map(|part| self.requests / part);
+        let requests = requests.into_iter().chain([self.requests * 7 / 8]);
+        let requests = requests.filter(|requests| *requests < self.requests);
+        all.extend(requests.map(|requests| Cut { requests, ..self }));
         all
     }
 }

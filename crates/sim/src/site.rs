@@ -19,6 +19,8 @@ pub(crate) type Line = (RunId, u32, &'static str, Way);
 pub(crate) enum Way {
     Done,
     Undone,
+    /// What is done in any case.
+    Finally,
 }
 
 /// How often a line was committed, and when: the ledger counts all its lines.
@@ -28,6 +30,10 @@ pub(crate) struct Wrote {
     pub(crate) at: u64,
 }
 
+/// What an undo that failed for the moment says.
+pub(crate) const NOT_UNDONE: &str = "the undo failed";
+/// Why a step fails that is tried again; why a run fails, if it was tried too often.
+pub(crate) const FAILED: &str = "the step failed";
 /// What a business failure says.
 pub(crate) const NO: &str = "no";
 
@@ -42,8 +48,12 @@ pub(crate) struct Site {
     pub(crate) code_panics: bool,
     /// How often what is undone may fail to be: sometimes it does.
     pub(crate) undos_fail: u32,
+    /// How many of the next do.
+    pub(crate) next_undos_fail: u32,
     /// Failures of children that workflows handled.
     pub(crate) handled: u32,
+    /// Executions that workflows declared settled, if they ended so.
+    pub(crate) settled: BTreeSet<(RunId, u32)>,
     /// What workflows saw that should not be.
     pub(crate) complaints: Vec<String>,
     /// Written by the step at hand, and not committed.
@@ -79,7 +89,7 @@ pub(crate) fn with<T>(f: impl FnOnce(&mut Site) -> T) -> T {
 pub(crate) fn write(cx: &Cx, name: &'static str) -> Result<u32, Failure> {
     with(|site| {
         if site.steps_fail && site.random.once_in(6) {
-            return Err(Failure::transient("the step failed"));
+            return Err(Failure::transient(FAILED));
         }
         let line = (cx.run(), cx.execution(), name, Way::Done);
         site.written.push(line);
@@ -92,6 +102,11 @@ pub(crate) fn undo(run: RunId, execution: u32, name: &'static str) -> Result<(),
     with(Site::may_undo)?;
     with(|site| site.written.push((run, execution, name, Way::Undone)));
     Ok(())
+}
+
+/// Does what is done in any case, in a transaction of its own.
+pub(crate) fn finish(run: RunId, execution: u32, name: &'static str) {
+    with(|site| site.written.push((run, execution, name, Way::Finally)));
 }
 
 /// Undoes a call to a service.
@@ -170,6 +185,10 @@ impl Site {
     }
 
     fn may_undo(&mut self) -> Result<(), Failure> {
+        if self.next_undos_fail > 0 {
+            self.next_undos_fail -= 1;
+            return Err(Failure::business(NO));
+        }
         if self.undos_fail == 0 || !self.random.once_in(4) {
             return Ok(());
         }
@@ -177,7 +196,7 @@ impl Site {
         match self.random.below(6) {
             0 => panic!("a bug in what undoes"),
             1..4 => Err(Failure::business(NO)),
-            _ => Err(Failure::transient("the undo failed")),
+            _ => Err(Failure::transient(NOT_UNDONE)),
         }
     }
 
@@ -207,6 +226,7 @@ impl Site {
         for key in &done {
             self.done.remove(key);
         }
+        self.settled.retain(|(of, _)| *of != run);
         let mut wrote = Vec::new();
         self.ledger.retain(|(of, _, name, _), line| {
             if *of == run {

@@ -100,7 +100,7 @@ fn kind(op: &Op) -> (&'static str, Option<RunId>) {
         roundel_core::Target::Run(run) => Some(*run),
         roundel_core::Target::Key(_) => None,
     };
-    match op {
+    match op.asked() {
         Op::Start(start) => ("start", Some(start.run)),
         Op::Commit(round) => ("commit", Some(round.run)),
         Op::Signal(signal) => ("signal", of(&signal.target)),
@@ -119,5 +119,10 @@ fn kind(op: &Op) -> (&'static str, Option<RunId>) {
         Op::Accept(accept) => ("accept", of(&accept.target)),
         Op::Resume(resume) => ("resume", of(&resume.target)),
         Op::Delete(delete) => ("delete", of(&delete.target)),
+        Op::Forget(_) => ("forget", None),
+        Op::Redirect(redirect) => ("redirect", Some(redirect.run)),
+        Op::IfParked(_) => ("if parked", None),
+        Op::Limit(_) => ("limit", None),
+        Op::Audited(_) => ("audited", None),
     }
 }

@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use roundel::future::{Either, select};
-use roundel::{Begun, Cx, Ended, Failure, Retry, RunId, Topic, Tx, Workflow, child_failures};
+use roundel::sim::Undos;
+use roundel::{Begun, Cx, Ended, Failure, Retry, RunId, Topic, Tx, Undo, Workflow, child_failures};
 use serde::{Deserialize, Serialize};
 
 use crate::flows::{GO, Tally};
@@ -20,6 +21,9 @@ pub(crate) struct Plot {
     pub(crate) seed: u64,
     /// Levels that may still be below it.
     pub(crate) depth: u8,
+    /// What its earlier executions have done.
+    #[serde(default)]
+    pub(crate) before: Tally,
 }
 
 /// Where trees publish.
@@ -27,16 +31,22 @@ pub(crate) const NEWS: Topic<Plot> = Topic::named("news");
 const TREE: Workflow<Plot, Tally> = Workflow::named("tree");
 const TWIG: Workflow<Plot, Tally> = Workflow::named("twig");
 const LEAF: Workflow<u32, u32> = Workflow::named("leaf");
+/// Undoes a line of this run and execution: which of [`NAMED`].
+const STRIKE: Undo<(RunId, u32, usize)> = Undo::named("strike");
 
 /// Names of what can be undone, one for each act.
-const DONE: [&str; 4] = ["a0", "a1", "a2", "a3"];
+pub(crate) const DONE: [&str; 4] = ["a0", "a1", "a2", "a3"];
 /// Names of what cannot.
 const PLAIN: [&str; 4] = ["p0", "p1", "p2", "p3"];
 /// Names of steps that publish.
 const SENDS: [&str; 4] = ["s0", "s1", "s2", "s3"];
 /// Names of steps that are taken while something that was let go may still run.
 const BESIDE: [&str; 4] = ["x0", "x1", "x2", "x3"];
-const CALLS: [&str; 4] = ["c0", "c1", "c2", "c3"];
+/// Names of steps that are undone by name.
+pub(crate) const NAMED: [&str; 4] = ["n0", "n1", "n2", "n3"];
+/// Names of what is done in any case.
+pub(crate) const FINALLY: [&str; 4] = ["f0", "f1", "f2", "f3"];
+pub(crate) const CALLS: [&str; 4] = ["c0", "c1", "c2", "c3"];
 
 const SHORT: Duration = Duration::from_millis(40);
 /// Runs in a scope that has several parts.
@@ -44,16 +54,16 @@ const CROWD: u32 = 36;
 
 /// Is this a step that is taken only when all that was set off has ended?
 pub(crate) fn is_in_sequence(name: &str) -> bool {
-    name.len() == 2 && name.starts_with(['a', 'p', 's'])
+    name.len() == 2 && name.starts_with(['a', 'n', 'p', 's'])
 }
 
 /// Is this a step that can be undone?
 pub(crate) fn is_undoable(name: &str) -> bool {
-    name.len() == 2 && name.starts_with(['a', 's', 'x'])
+    name.len() == 2 && name.starts_with(['a', 'n', 's', 'x'])
 }
 
 /// One run on its way.
-struct Way {
+pub(crate) struct Way {
     cx: Cx,
     dice: Random,
     depth: u8,
@@ -69,7 +79,7 @@ pub(crate) async fn tree(cx: Cx, plot: Plot) -> Result<Tally, Failure> {
         dice: Random::new(plot.seed ^ salt),
         depth: plot.depth,
         cx,
-        tally: Tally::default(),
+        tally: plot.before,
         handled: Vec::new(),
     };
     let acts = 1 + way.dice.below(3);
@@ -83,6 +93,9 @@ pub(crate) async fn tree(cx: Cx, plot: Plot) -> Result<Tally, Failure> {
     }
     if way.dice.once_in(5) {
         return Err(Failure::business(site::NO));
+    }
+    if way.cx.execution() < 3 && way.dice.once_in(8) {
+        return way.anew().await;
     }
     Ok(way.tally)
 }
@@ -107,9 +120,24 @@ pub(crate) async fn leaf(_: Cx, number: u32) -> Result<u32, Failure> {
 }
 
 impl Way {
+    /// A way without chance.
+    pub(crate) fn along(cx: Cx) -> Way {
+        Way {
+            cx,
+            dice: Random::new(1),
+            depth: 1,
+            tally: Tally::default(),
+            handled: Vec::new(),
+        }
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
     /// One thing. Returns whether something was let go that may still run.
     async fn act(&mut self, at: usize) -> Result<bool, Failure> {
-        let acts = if self.depth > 0 { 17 } else { 9 };
+        let acts = if self.depth > 0 { 19 } else { 11 };
         match self.dice.below(acts) {
             0 | 1 => self.line(DONE[at]).await,
             2 => self.call(CALLS[at]).await,
@@ -117,12 +145,14 @@ impl Way {
             4 if self.dice.once_in(3) => self.fail(DONE[at]).await,
             4 => self.wait().await,
             5 if self.dice.once_in(3) => Err(Failure::business(site::NO)),
-            5..9 => self.line(DONE[at]).await,
-            9 | 10 => self.publish().await,
-            11 => self.line(SENDS[at]).await,
-            12 => self.children().await,
-            13 => self.child().await,
-            14 | 15 => self.handle(at).await,
+            5..8 => self.line(DONE[at]).await,
+            8 | 9 => self.line(NAMED[at]).await,
+            10 => self.finally(FINALLY[at]).await,
+            11 | 12 => self.publish().await,
+            13 => self.line(SENDS[at]).await,
+            14 => self.children().await,
+            15 => self.child().await,
+            16 | 17 => self.handle(at).await,
             _ => return self.race(at).await,
         }?;
         Ok(false)
@@ -135,6 +165,7 @@ impl Way {
             depth: self
                 .depth
                 .saturating_sub(1 + u8::from(self.dice.once_in(2))),
+            before: Tally::default(),
         }
     }
 
@@ -149,7 +180,7 @@ impl Way {
         failure
     }
 
-    async fn line(&mut self, name: &'static str) -> Result<(), Failure> {
+    pub(crate) async fn line(&mut self, name: &'static str) -> Result<(), Failure> {
         let (cx, below) = (&self.cx.clone(), self.below());
         let wrote = cx.step(name, |tx: Tx| async move {
             if name.starts_with('s') {
@@ -159,10 +190,57 @@ impl Way {
         });
         let wrote = wrote.retry(Retry::exponential(8));
         self.tally.lines += match is_undoable(name) {
-            true => wrote.undo(undo(cx, name)).await?,
+            true => match NAMED.iter().position(|named| *named == name) {
+                Some(which) => {
+                    let of = (cx.run(), cx.execution(), which);
+                    wrote.undo_by(STRIKE, &of).await?
+                }
+                None => wrote.undo(undo(cx, name)).await?,
+            },
             false => wrote.await?,
         };
         Ok(())
+    }
+
+    /// Something that is done in any case.
+    pub(crate) async fn finally(&mut self, name: &'static str) -> Result<(), Failure> {
+        let (run, execution) = (self.cx.run(), self.cx.execution());
+        let work = move |_| async move {
+            site::finish(run, execution, name);
+            Ok::<(), Failure>(())
+        };
+        self.cx.finally(name, work).await
+    }
+
+    /// Begins anew, sometimes with what it did as settled.
+    async fn anew(mut self) -> Result<Tally, Failure> {
+        let next = Plot {
+            before: self.tally,
+            ..self.below()
+        };
+        let settled = self.dice.once_in(2);
+        self.anew_with(settled, &next).await
+    }
+
+    /// The next execution, with this input.
+    pub(crate) async fn anew_with(
+        self,
+        settled: bool,
+        next: &impl Serialize,
+    ) -> Result<Tally, Failure> {
+        let anew = self.cx.continue_as_new(next);
+        if settled {
+            let this = (self.cx.run(), self.cx.execution());
+            site::with(|site| site.settled.insert(this));
+            return anew.settled().await;
+        }
+        anew.await
+    }
+
+    /// Not much time, now and then.
+    fn haste(&mut self) -> Option<Duration> {
+        let span = Duration::from_millis(self.dice.next() % 1_000);
+        self.dice.once_in(5).then_some(span)
     }
 
     /// A step that fails is not undone.
@@ -175,7 +253,7 @@ impl Way {
         failed.undo(undo(cx, name)).await.map(drop)
     }
 
-    async fn call(&mut self, name: &'static str) -> Result<(), Failure> {
+    pub(crate) async fn call(&mut self, name: &'static str) -> Result<(), Failure> {
         let called = self
             .cx
             .effect(name, site::call)
@@ -197,9 +275,14 @@ impl Way {
         Ok(())
     }
 
-    async fn publish(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn publish(&mut self) -> Result<(), Failure> {
         let below = self.below();
-        let ended = self.cx.publish(NEWS, &below).await?;
+        let haste = self.haste();
+        let published = self.cx.publish(NEWS, &below);
+        let ended = match haste {
+            Some(span) => published.forward_deadline(span).await?,
+            None => published.await?,
+        };
         all_completed(&ended);
         Ok(())
     }
@@ -215,8 +298,13 @@ impl Way {
     }
 
     async fn child(&mut self) -> Result<(), Failure> {
-        let below = self.below();
-        self.cx.child(TWIG, &below).await.map(drop)
+        let (below, haste) = (self.below(), self.haste());
+        let child = self.cx.child(TWIG, &below);
+        match haste {
+            // Forward and back.
+            Some(span) => child.deadline(span).await.map(drop),
+            None => child.await.map(drop),
+        }
     }
 
     /// Goes on although what it set off failed.
@@ -236,13 +324,16 @@ impl Way {
 
     /// Lets go of what it set off, unless that is quick.
     async fn race(&mut self, at: usize) -> Result<bool, Failure> {
+        if self.dice.once_in(2) {
+            // Done after what is let go has ended, though nobody reads how.
+            self.finally(FINALLY[at]).await?;
+        }
         let below = self.below();
         if self.dice.once_in(2) {
             // What is let go may just have begun.
             let called = self.called_first(CALLS[at], &below).await;
             self.tally.calls += called;
-            self.line(BESIDE[at]).await?;
-            return Ok(true);
+            return self.beside(at).await;
         }
         let sleep = self.cx.sleep(SHORT / 4);
         match select(self.cx.publish(NEWS, &below), sleep).await {
@@ -250,11 +341,16 @@ impl Way {
                 all_completed(&ended?);
                 Ok(false)
             }
-            Either::Right(_) => {
-                self.line(BESIDE[at]).await?;
-                Ok(true)
-            }
+            Either::Right(_) => self.beside(at).await,
         }
+    }
+
+    /// A line beside what was let go, or none: then the run may end at once.
+    async fn beside(&mut self, at: usize) -> Result<bool, Failure> {
+        if self.dice.once_in(2) {
+            self.line(BESIDE[at]).await?;
+        }
+        Ok(true)
     }
 }
 
@@ -277,6 +373,16 @@ fn all_completed(ended: &[Ended]) {
     if ended.iter().any(|ended| ended.failure().is_some()) {
         site::complain("sc_22: a publication succeeded, and a subscriber did not");
     }
+}
+
+/// What undoes by name.
+pub(crate) fn undos() -> Undos {
+    thread_local! {
+        static UNDOS: Undos = Undos::one(STRIKE, |_, (run, execution, which)| async move {
+            site::undo(run, execution, NAMED[which])
+        });
+    }
+    UNDOS.with(Undos::clone)
 }
 
 type Undoing = std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;

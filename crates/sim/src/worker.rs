@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use roundel::sim::{Live, Seat};
 use roundel_core::{
-    Claim, Claimed, Delivery, Hint, Lane, LaneId, Lease, Payload, Register, Renew, Reply, RunId,
-    Start, Timestamp, WorkerId,
+    Claim, Claimed, Delivery, Fence, Hint, Lane, LaneId, Lease, Payload, Register, Renew, Reply,
+    RunId, Start, Timestamp, WorkerId,
 };
 
 use crate::drive::State;
@@ -25,8 +25,8 @@ const KEPT: usize = 4;
 /// Something a run's task must know.
 #[derive(Debug)]
 pub(crate) enum Note {
-    Mail(u64, Delivery),
-    Cancel(u64),
+    Mail(Fence, Delivery),
+    Cancel(Fence),
     Lost,
     Claimed(Box<Claimed>),
 }
@@ -78,11 +78,11 @@ pub(crate) struct Worker {
     pub(crate) outbox: VecDeque<Ask>,
     pub(crate) answers: VecDeque<Answer>,
     /// Told, and not heard yet; in no order.
-    hints: Vec<Hint>,
+    pub(crate) hints: Vec<Hint>,
     due: Option<Timestamp>,
     claiming: bool,
     failed: u32,
-    renew_at: Timestamp,
+    pub(crate) renew_at: Timestamp,
     renewing: bool,
     /// The tasks that the renewal under way is for.
     renewed: Vec<u64>,
@@ -97,7 +97,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(random: &mut Random, deploy: Deploy) -> Worker {
         Worker {
-            seat: Seat::new(WorkerId(random.id()), LEASE, GRACE),
+            seat: Seat::new(WorkerId(random.id()), LEASE, GRACE, crate::trees::undos()),
             deploy,
             lanes: Vec::new(),
             registering: false,
@@ -134,6 +134,18 @@ impl Worker {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.tasks.is_empty() && !self.claiming
+    }
+
+    /// Mostly it waits for an answer, or for the time to come: then this says so at once.
+    #[inline]
+    fn has_nothing_to_do(&self, now: Timestamp) -> bool {
+        let claims = !self.claiming && self.due.is_some_and(|due| due <= now);
+        let renews = !self.renewing && self.renew_at <= now;
+        let told = !self.answers.is_empty() || !self.hints.is_empty();
+        let has_begun = !self.lanes.is_empty();
+        has_begun
+            && !(told || claims || renews)
+            && !self.tasks.iter().any(|task| task.can_go_on(now))
     }
 
     pub(crate) fn next_time(&self) -> Option<Timestamp> {
@@ -199,69 +211,26 @@ impl Worker {
         let at = self.cache.iter().position(|live| live.run() == run)?;
         Some(self.cache.remove(at))
     }
-
-    fn hint(&mut self, hint: Hint) {
-        match hint {
-            Hint::Ready(lane, at) if self.lanes.contains(&lane) => self.claim_at(at),
-            Hint::Mail(run, owner, delivery) if owner.worker == self.id() => {
-                if let Some(task) = self.task(run) {
-                    task.notes.push(Note::Mail(owner.epoch, delivery));
-                }
-            }
-            Hint::Cancel(run, owner) if owner.worker == self.id() => {
-                if let Some(task) = self.task(run) {
-                    task.notes.push(Note::Cancel(owner.epoch));
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 impl World<'_> {
-    /// Tells the process where it was committed, and lets the others see that something was.
-    pub(crate) fn tell(&mut self, hints: &[Hint], home: Option<usize>) {
-        for at in 0..self.workers.len() {
-            if self.faults.lost_hints && self.random.once_in(4) {
-                self.marks.hit(Mark::HintLost);
-                continue;
-            }
-            let (late, twice) = match self.faults.late_hints {
-                true => (self.random.once_in(2), self.random.once_in(3)),
-                false => (false, false),
-            };
-            let worker = &mut self.workers[at];
-            if home != Some(at) {
-                worker.claim_at(Timestamp(0));
-                worker.renew_at = Timestamp(0);
-                continue;
-            }
-            for hint in hints {
-                if matches!(hint, Hint::AtRest(..)) {
-                    continue;
-                }
-                if late {
-                    self.marks.hit(Mark::HintLate);
-                    worker.hints.push(hint.clone());
-                } else {
-                    worker.hint(hint.clone());
-                }
-                if twice {
-                    self.marks.hit(Mark::HintTwice);
-                    worker.hints.push(hint.clone());
-                }
-            }
-        }
-    }
-
     /// One thing that a worker does. Returns whether there was one.
+    #[inline]
     pub(crate) fn worker_acts(&mut self, at: usize) -> bool {
-        if self.workers[at].is_away(self.now) {
+        let worker = &mut self.workers[at];
+        if worker.is_away(self.now) {
+            return false;
+        }
+        if worker.has_nothing_to_do(Timestamp(self.now.0 + worker.deploy.skew)) {
+            worker.away_until = None;
+            // What `acts` would have drawn.
+            self.random.skip(1 + u64::from(self.faults.late_hints));
             return false;
         }
         self.by_clock_of(at, |world| world.acts(at))
     }
 
+    #[inline(never)]
     fn acts(&mut self, at: usize) -> bool {
         let now = self.now;
         let worker = &mut self.workers[at];
@@ -271,9 +240,12 @@ impl World<'_> {
         }
         if !worker.hints.is_empty() && self.random.once_in(64) {
             let picked = self.random.below(worker.hints.len());
-            let hint = worker.hints.swap_remove(picked);
-            worker.hint(hint);
-            return true;
+            // What is about a run that is not driven here may come when it is.
+            if worker.can_hear(&worker.hints[picked]) {
+                let hint = worker.hints.swap_remove(picked);
+                worker.hint(hint);
+                return true;
+            }
         }
         // What a renewal brings may be told when its runs have long gone on.
         let late = self.faults.late_hints && self.random.once_in(2);
@@ -282,9 +254,8 @@ impl World<'_> {
             return true;
         }
         let first = self.random.below(worker.tasks.len().max(1));
-        let ready = (first..worker.tasks.len())
-            .chain(0..first)
-            .find(|index| worker.tasks[*index].can_go_on(now));
+        let mut tasks = (first..worker.tasks.len()).chain(0..first);
+        let ready = tasks.find(|index| worker.tasks[*index].can_go_on(now));
         if worker.renew_at <= now && !worker.renewing && self.renew(at) {
             return true;
         }
@@ -333,6 +304,10 @@ impl World<'_> {
         }
         // A sweep makes up for hints that were lost.
         worker.due = Some(now.after(SWEEP));
+        if self.finds_nothing(at) {
+            return false;
+        }
+        let worker = &mut self.workers[at];
         worker.claiming = true;
         worker.outbox.push_back(Ask::Claim(Claim {
             worker: worker.id(),
@@ -350,10 +325,11 @@ impl World<'_> {
         if worker.tasks.iter().all(|task| !task.leased) {
             return false;
         }
-        let leased = worker.tasks.iter().filter(|task| task.leased);
-        let (runs, numbers): (Vec<RunId>, Vec<u64>) =
-            leased.map(|task| (task.run, task.number)).unzip();
-        worker.renewed = numbers;
+        let mut runs = Vec::with_capacity(worker.tasks.len());
+        for task in worker.tasks.iter().filter(|task| task.leased) {
+            runs.push(task.run);
+            worker.renewed.push(task.number);
+        }
         worker.renewing = true;
         worker.outbox.push_back(Ask::Renew(Renew {
             worker: worker.id(),
@@ -380,7 +356,7 @@ impl World<'_> {
             }
             Ok(Reply::Renewed(renewed)) => {
                 worker.renewing = false;
-                for (one, number) in renewed.into_iter().zip(std::mem::take(&mut worker.renewed)) {
+                for (one, number) in renewed.into_iter().zip(worker.renewed.drain(..)) {
                     // After a lost answer two may be on their way; the run says whose this is.
                     let its = |task: &&mut Task| (task.number, task.run) == (number, one.run);
                     let Some(task) = worker.tasks.iter_mut().find(its) else {
@@ -388,12 +364,12 @@ impl World<'_> {
                     };
                     match one.lease {
                         Lease::Kept {
-                            epoch,
+                            fence,
                             cancel,
                             inbox,
                         } => {
-                            task.notes.extend(cancel.then_some(Note::Cancel(epoch)));
-                            let mail = |delivery| Note::Mail(epoch, delivery);
+                            task.notes.extend(cancel.then_some(Note::Cancel(fence)));
+                            let mail = |delivery| Note::Mail(fence, delivery);
                             task.notes.extend(inbox.into_iter().map(mail));
                         }
                         Lease::Lost => task.notes.push(Note::Lost),

@@ -4,8 +4,10 @@
 //! one request, a client asks, a service answers, a fault strikes. Chance picks, so every order
 //! that the real thing can have is one that some seed has.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
+use roundel_core::check::Reader;
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
     Call, Entry, Failure, Hint, Name, Op, Payload, Refusal, Reply, RunId, RunState, Timestamp,
@@ -13,12 +15,15 @@ use roundel_core::{
 };
 use roundel_store::Model;
 
+use crate::Player;
 use crate::client::Client;
 use crate::exhaust::{Plan, Point};
 use crate::faults::Faults;
 use crate::flows::Flow;
+use crate::kin::News;
 use crate::marks::{Mark, Marks};
 use crate::random::Random;
+use crate::scenes::script_of;
 use crate::shrink::Cut;
 use crate::site::{self, Line};
 use crate::trace::Trace;
@@ -29,6 +34,8 @@ pub(crate) const LEASE: Duration = Duration::from_millis(600);
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 /// Sweeps, which make up for lost hints, are this far apart.
 pub(crate) const SWEEP: Duration = Duration::from_millis(500);
+/// Ticks after which the faults end, however little was asked.
+const FAULTY: usize = 1_000;
 /// Ticks after which a schedule that has not come to rest never will.
 const DRAIN: usize = 20_000;
 
@@ -50,6 +57,7 @@ pub(crate) struct Late {
 
 pub(crate) struct World<'a> {
     pub(crate) flows: &'a [Flow],
+    pub(crate) reader: &'a RefCell<Reader>,
     pub(crate) random: Random,
     pub(crate) now: Timestamp,
     pub(crate) model: Model,
@@ -68,18 +76,23 @@ pub(crate) struct World<'a> {
     /// What happens to the request at hand.
     pub(crate) fate: Option<Point>,
     pub(crate) late: Vec<Late>,
-    idle: usize,
+    /// The clients that have something to do yet.
+    pub(crate) busy: Vec<usize>,
     /// By how much the clock was set ahead, in microseconds.
     pub(crate) ahead: i64,
-    /// Ticks until the faults end.
-    ticks: usize,
+    /// Requests until the faults end.
+    pub(crate) requests: u64,
     pub(crate) ops: u64,
     pub(crate) crashes: u64,
     pub(crate) draining: bool,
+    /// Claims are made only where there is something for them, as a rule.
+    pub(crate) looks_first: bool,
+    /// How a script must end.
+    pub(crate) ends_as: Option<(RunId, &'static [RunState])>,
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(seed: u64, flows: &'a [Flow], cut: Cut, trace: Trace) -> World<'a> {
+    pub(crate) fn new(seed: u64, player: &'a Player, cut: Cut, trace: Trace) -> World<'a> {
         let mut random = Random::new(seed);
         let bits = random.next() & !cut.without;
         let mut random = match cut.order {
@@ -87,23 +100,7 @@ impl<'a> World<'a> {
             order => Random::new(random.next() ^ order),
         };
         let on = |bit: u32| bits >> bit & 1 == 1;
-        let faults = Faults {
-            // Nearly all schedules have crashes: they are what this is about.
-            crashes: on(0) || on(1) || on(2),
-            pauses: on(3),
-            clock_jumps: on(4) && on(5),
-            lost_hints: on(6),
-            late_hints: on(7),
-            unavailable: on(8),
-            unknown: on(9),
-            late_commits: on(10),
-            operators: on(11),
-            stops: on(16),
-            versions: on(17) && on(18),
-            bad_code: on(19) && on(20),
-            skew: on(21) && on(22),
-            slow: on(23) && on(24),
-        };
+        let faults = Faults::of(on);
         roundel::sim::seed(random.next());
         let site_seed = random.next();
         site::with(|site| {
@@ -114,18 +111,19 @@ impl<'a> World<'a> {
             site.undos_fail = if on(27) { 6 } else { 0 };
         });
         let workers = 2 + random.below(2);
-        let clients = (1 + random.below(3)).min(cut.clients);
-        let things = cut.things;
+        let (drawn, things) = (1 + random.below(3), cut.things);
+        let clients = drawn.min(cut.clients);
         let mut world = World {
-            ticks: cut.ticks,
-            flows,
+            requests: cut.requests,
+            flows: &player.flows,
+            reader: &player.reader,
             now: Timestamp(1_000_000_000),
             model: Model::default(),
             workers: Vec::new(),
             has_versions: faults.versions,
-            cooperates: on(25) && on(26),
+            cooperates: on(25) && on(26) && on(28) && on(29) && on(30),
             clients: (0..clients)
-                .map(|_| Client::new(&mut random, things))
+                .map(|_| Client::new(&mut random, drawn, things))
                 .collect(),
             random,
             faults,
@@ -135,11 +133,13 @@ impl<'a> World<'a> {
             plan: Plan::new(),
             fate: None,
             late: Vec::new(),
-            idle: 0,
+            busy: (0..clients).collect(),
             ahead: 0,
             ops: 0,
             crashes: 0,
             draining: false,
+            looks_first: true,
+            ends_as: None,
         };
         world.deploy(workers);
         if world.cooperates {
@@ -156,16 +156,32 @@ impl<'a> World<'a> {
     }
 
     /// A short schedule in which only that breaks which is planned.
-    pub(crate) fn scenario(seed: u64, flows: &'a [Flow], plan: Plan, trace: Trace) -> World<'a> {
+    pub(crate) fn scenario(seed: u64, player: &'a Player, plan: Plan, trace: Trace) -> World<'a> {
         let cut = Cut {
             clients: 1,
-            things: 3,
+            things: 5,
             ..Cut::default()
         };
-        let mut world = World::new(seed, flows, cut, trace);
+        let mut world = World::new(seed, player, cut, trace);
         world.faults = Faults::default();
         world.has_versions = false;
         world.plan = plan;
+        // Every request is a place at which something can break.
+        world.looks_first = false;
+        let script = script_of(seed);
+        // Every other one is about runs that cooperate.
+        let cooperates = script.is_some() || seed % 2 == 1;
+        if cooperates && !world.cooperates {
+            world.subscribe_all();
+        }
+        world.cooperates = cooperates;
+        if let Some(script) = script {
+            site::with(|site| {
+                (site.undos_fail, site.next_undos_fail) = (0, script.undos_fail);
+                (site.steps_fail, site.services_fail, site.code_panics) = (false, false, false);
+            });
+            world.follow(&script);
+        }
         world.workers.clear();
         world.deploy(2);
         world
@@ -173,9 +189,14 @@ impl<'a> World<'a> {
 
     /// Plays it to its end: with faults, then without until all is at rest.
     pub(crate) fn play(&mut self) {
-        for _ in 0..self.ticks {
+        for _ in 0..FAULTY {
+            if self.ops >= self.requests {
+                break;
+            }
             self.tick();
         }
+        // What begins now begins without faults: that is not what schedules are for.
+        self.clients.iter_mut().for_each(Client::come_to_an_end);
         self.come_to_rest();
     }
 
@@ -184,7 +205,10 @@ impl<'a> World<'a> {
         self.end_faults();
         for tick in 0..DRAIN {
             self.tick();
-            if tick % 16 == 0 && self.is_at_rest() && !self.resume_parked() {
+            if tick % 8 == 0 {
+                self.resume_queues();
+            }
+            if tick % 8 == 0 && self.is_at_rest() && !self.resume_parked() {
                 return;
             }
         }
@@ -210,26 +234,43 @@ impl<'a> World<'a> {
     }
 
     fn tick(&mut self) {
-        // Without `after`, which divides: there are a thousand ticks in a schedule.
-        self.now.0 += (self.random.next() % 1500).cast_signed();
-        let workers = self.workers.len();
-        let actors = workers * 3 + self.clients.len() * 2 + 2;
-        let picked = self.random.below(actors);
-        let did = if picked < workers * 2 {
-            self.worker_acts(picked % workers)
-        } else if picked < workers * 3 {
-            self.serve_or_break(picked - workers * 2)
-        } else if picked < actors - 2 {
-            let client = (picked - workers * 3) / 2;
-            self.client_acts(client)
-        } else if picked == actors - 2 {
-            self.service_answers()
-        } else {
-            self.chance_strikes()
+        // Without `after`, which divides: there are hundreds of ticks in a schedule.
+        let drawn = self.random.next();
+        self.now.0 += i64::from(drawn as u32 % 3000);
+        let (workers, busy) = (self.workers.len(), self.busy.len());
+        // Workers and clients are picked more often than the store and the services.
+        let picked = Random::scaled(drawn, workers * 3 + busy * 2 + 2);
+        let first = match picked.checked_sub(workers * 3) {
+            None if picked < workers * 2 => picked / 2,
+            None => picked - workers,
+            Some(client) if client < busy * 2 => workers * 2 + client / 2,
+            Some(client) if client == busy * 2 => workers * 2 + busy,
+            Some(_) => return self.chance_strikes(),
         };
-        self.idle = if did { 0 } else { self.idle + 1 };
-        if self.idle > actors * 2 {
-            self.jump_ahead();
+        // Where one has nothing to do, the next has, or nobody.
+        let actors = workers * 2 + busy + 1;
+        let mut actor = first;
+        while !self.acts_as(actor) {
+            actor = if actor + 1 == actors { 0 } else { actor + 1 };
+            if actor == first {
+                return self.jump_ahead();
+            }
+        }
+    }
+
+    /// One of those who are neither chance nor time does something. Returns whether it could.
+    // Most of them could not: to ask should cost less than a call.
+    #[inline(always)]
+    fn acts_as(&mut self, actor: usize) -> bool {
+        let workers = self.workers.len();
+        if actor < workers {
+            self.worker_acts(actor)
+        } else if actor < workers * 2 {
+            self.serve_or_break(actor - workers)
+        } else if let Some(client) = self.busy.get(actor - workers * 2) {
+            self.client_acts(*client)
+        } else {
+            self.service_answers()
         }
     }
 
@@ -245,12 +286,18 @@ impl<'a> World<'a> {
     }
 
     /// Nobody has anything to do: on to the next time at which somebody has.
+    #[inline(never)]
     fn jump_ahead(&mut self) {
-        self.idle = 0;
-        let workers = self.workers.iter().filter_map(Worker::next_time);
-        let clients = self.clients.iter().filter_map(Client::next_time);
-        if let Some(next) = workers.chain(clients).min() {
-            self.now = self.now.max(next);
+        let workers = self.workers.iter().map(Worker::next_time);
+        let busy = self.busy.iter();
+        let clients = busy.map(|client| self.clients[*client].next_time());
+        let clients = (self.workers.len() * 2..).zip(clients);
+        let times = (0..).zip(workers).chain(clients);
+        let times = times.filter_map(|(actor, at)| Some((at?, actor)));
+        // What is due already waits for something else.
+        if let Some((at, actor)) = times.filter(|(at, _)| *at > self.now).min() {
+            self.now = at;
+            self.acts_as(actor);
         }
     }
 
@@ -297,6 +344,7 @@ impl<'a> World<'a> {
         }
         let answer = self.apply(op, written);
         let hints = self.model.take_hints();
+        self.mark_batches(&hints);
         let parked = |hint: &Hint| matches!(hint, Hint::AtRest(_, RunState::Parked, _));
         if matches!(op, Op::Claim(_)) && hints.iter().any(parked) {
             self.marks.hit(Mark::ParkedAsSuspect);
@@ -309,23 +357,31 @@ impl<'a> World<'a> {
         if changed || !hints.is_empty() {
             self.tell(&hints, home);
         }
-        answer.map_err(Fault::Refused)
+        answer
     }
 
-    fn apply(&mut self, op: &Op, written: Vec<Line>) -> Result<Reply, Refusal> {
+    fn apply(&mut self, op: &Op, written: Vec<Line>) -> Answer {
+        let (whole, op) = (op, op.asked());
         let noted = self.book.before(op, self.model.rows());
-        let news = match self.cooperates {
-            true => crate::kin::News::of(op, &written, self.model.rows()),
-            false => crate::kin::News::default(),
-        };
-        let answer = self.model.decide(op, self.now);
+        let rows = self.model.rows();
+        let news = self.cooperates.then(|| News::of(op, &written, rows));
+        let permits = crate::queues::Permits::of(op, rows);
+        let answer = self.model.decide(whole, self.now);
+        self.permits_given(&permits);
         self.trace.op(self.now, op, &answer);
         match &answer {
             Ok(reply) => {
+                if matches!(whole, Op::Audited(_)) {
+                    self.marks.hit(Mark::Audited);
+                    self.book.audited += 1;
+                }
+                if sends(op) {
+                    self.marks.hit(Mark::SentInStep);
+                }
                 if is_diverged(op) {
                     self.marks.hit(Mark::Diverged);
                 }
-                if self.cooperates {
+                if let Some(news) = news {
                     self.kin_after(news, op, reply, &written);
                 }
                 if !written.is_empty() {
@@ -347,7 +403,7 @@ impl<'a> World<'a> {
             }
             Err(_) => {}
         }
-        answer
+        answer.map_err(Fault::Refused)
     }
 
     /// A commit whose outcome was unknown comes through after all.
@@ -372,12 +428,16 @@ impl<'a> World<'a> {
     /// Is there nothing left to do, ever? If all that is left is far ahead, as after a clock that
     /// was set back, time goes there.
     fn is_at_rest(&mut self) -> bool {
-        let idle =
-            self.clients.iter().all(Client::is_done) && self.workers.iter().all(Worker::is_idle);
+        let idle = self.busy.is_empty() && self.workers.iter().all(Worker::is_idle);
         if !idle {
             return false;
         }
-        let next = self.model.rows().runs().filter_map(|row| row.ready_at);
+        // What waits for a permit waits for a lease to end.
+        let rows = self.model.rows();
+        let free = rows
+            .runs()
+            .filter(|row| !crate::queues::is_held_back(rows, row, self.now));
+        let next = free.filter_map(|row| row.ready_at);
         match next.min() {
             None => true,
             Some(at) => {
@@ -396,6 +456,12 @@ impl<'a> World<'a> {
             let _ = self.transact(&op, Vec::new(), Some(0));
         }
         !parked.is_empty()
+    }
+
+    pub(crate) fn fresh_key(&mut self) -> Name {
+        let mut text = uuid::Uuid::encode_buffer();
+        let key = self.random.id().simple().encode_lower(&mut text);
+        Name::new(key.to_owned()).expect("a name")
     }
 
     pub(crate) fn payload<T: serde::Serialize>(value: &T) -> Payload {
@@ -421,4 +487,10 @@ fn begins_effect(op: &Op) -> bool {
         matches!(what, Call::Effect { .. })
     };
     round.count > 0 && decode_entries(&round.entries).is_ok_and(|all| all.iter().any(begins))
+}
+
+/// Does a step of this round send something?
+fn sends(op: &Op) -> bool {
+    let sent = |caused: &roundel_core::Caused| matches!(caused, roundel_core::Caused::Send(_));
+    matches!(op, Op::Commit(round) if round.caused.iter().any(sent))
 }

@@ -9,11 +9,18 @@
 #[cfg(test)]
 extern crate self as roundel_store;
 
+mod answers;
+mod cells;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod memory;
+mod moving;
+mod peeklock;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod query;
+mod queue;
 mod sqlite;
 mod turns;
 mod tx;
@@ -24,19 +31,28 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use roundel_core::{Hint, Op, Refusal, Reply, Round, RunId, Timestamp, WorkerId};
+use roundel_core::{Fence, Hint, Op, Refusal, Reply, Round, RunId, Timestamp, WorkerId};
 
 pub use clock::{Clock, ManualClock, SystemClock};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use memory::Model;
 pub use memory::{Fate, Faults, Memory, Point, Snapshot};
+pub use moving::{Moved, Moving, Phase, Place, move_database};
+pub use peeklock::{Folder, Objects, PeekLock, PeekLockOptions};
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresOptions};
 pub(crate) use query::topic_of;
 pub use query::{
-    Answer, Dump, JournalPage, MailView, Page, PublicationView, Query, RunFilter, RunView,
-    StateView, Stats, SubscriptionView, TopicView,
+    Answer, AuditFilter, AuditView, Dump, JournalPage, MailView, Page, Permits, PublicationView,
+    Query, QueueView, RunFilter, RunView, SignalFilter, SignalView, StateView, Stats,
+    SubscriptionView, TopicView,
 };
 pub use sqlite::{Metrics, Options, Schema, Sqlite, Synchronous};
+#[doc(hidden)]
+pub use tx::Driven;
+#[cfg(feature = "postgres")]
+pub use tx::postgres::Lent;
 pub use tx::{Column, FromValue, Params, Row, Tx, TxError, Value};
 pub use verify::{Checked, Depth, verify};
 
@@ -76,6 +92,23 @@ pub trait Listener: Send + Sync {
 
     /// Another process committed something.
     fn others_committed(&self);
+
+    /// Another process committed something, of which this is known.
+    fn others_brought(&self, news: &News) {
+        let _ = news;
+        self.others_committed();
+    }
+}
+
+/// What another process committed, as far as it concerns others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct News {
+    /// From then on, a run may be claimed.
+    pub ready: Option<Timestamp>,
+    /// There is a message for a run that somebody else has, or it is asked to end.
+    pub mail: bool,
+    /// Runs that have come to rest.
+    pub at_rest: Vec<RunId>,
 }
 
 /// One thing asked of a store.
@@ -120,8 +153,8 @@ impl std::fmt::Debug for Ask {
 /// User code for the round's transaction. It may be called again, if the transaction was lost for
 /// a reason that was not its own.
 pub trait Work: Send {
-    /// Whose step: run, worker, epoch. Checked before the code runs.
-    fn lease(&self) -> (RunId, WorkerId, u64);
+    /// Whose step: run, worker, fence. Checked before the code runs.
+    fn lease(&self) -> (RunId, WorkerId, Fence);
 
     /// Runs the code. Must not wait for anything but the transaction.
     fn run(&mut self, tx: Tx) -> Worked;

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use roundel_core::check::{OfferRecord, RunRecord};
 use roundel_core::{
-    GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name,
-    OfferId, OfferRow, PublicationId, PublicationRow, RunId, RunRow, RunState, StateRow,
-    SubscriptionId, SubscriptionRow, Target, Timestamp, WaitId, WaitRow, WorkerRow,
+    AuditId, AuditRow, GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId,
+    MailRow, Name, OfferId, OfferRow, PublicationId, PublicationRow, QueueId, QueueRow, RunId,
+    RunRow, RunState, StateRow, SubscriptionId, SubscriptionRow, Target, Timestamp, WaitId,
+    WaitRow, WorkerRow,
 };
+
+use crate::cells::{self, Cells, Strange};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +36,8 @@ pub enum Query {
     State(RunId),
     /// The runs directly below a run, oldest first, after that one, so many at most.
     Children(RunId, Option<RunId>, usize),
+    /// How many runs there are directly below a run, by state.
+    Below(RunId),
     /// The runs that one call set off together, in order.
     Scope {
         /// Whose call.
@@ -44,8 +49,6 @@ pub enum Query {
         /// From this number on.
         from: u32,
     },
-    /// Who subscribes to what.
-    Subscriptions(Name),
     /// What is published to, or subscribed to.
     Topics(Name),
     /// One publication: as a page of one, or none.
@@ -71,9 +74,72 @@ pub enum Query {
     /// Offers with what they hang on, by gate and place, after this one, so many at most: for
     /// verification.
     Offers(Option<OfferId>, usize),
+    /// Signals that their runs ended without and that wait for an operator, newest runs first.
+    Parked(SignalFilter),
+    /// What was done in somebody's name, in order.
+    Audit(AuditFilter),
+    /// The queues of a tenant that have limits, by name.
+    Queues(Name),
     /// Every row of every table, in order: for tests.
     Dump,
 }
+
+/// Which rows of the audit.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct AuditFilter {
+    /// Of which tenant; of all if none is said.
+    pub namespace: Option<Name>,
+    /// About which run.
+    pub run: Option<RunId>,
+    /// By whom.
+    pub operator: Option<Name>,
+    /// Those after this one: the last of the page before.
+    pub after: Option<AuditId>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Which parked signals.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SignalFilter {
+    /// Of which tenant.
+    pub namespace: Name,
+    /// Of runs of which workflow.
+    pub workflow: Option<Name>,
+    /// Those before this one: run and number of the last of the page before.
+    pub before: Option<(RunId, u64)>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// A parked signal, as it is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SignalView {
+    /// Where it lies.
+    pub id: MailId,
+    /// The signal.
+    pub row: MailRow,
+    /// What ran.
+    pub lane: Lane,
+    /// How the run ended without it.
+    pub state: RunState,
+}
+
+impl SignalView {
+    /// Of a message; namespace, workflow, version; state.
+    pub(crate) fn of(row: &impl Cells) -> Result<SignalView, Strange> {
+        let (id, mail) = cells::mail(row)?;
+        Ok(SignalView {
+            id,
+            row: mail,
+            lane: cells::lane(row, 10)?,
+            state: cells::state(row, 13)?,
+        })
+    }
+}
+
+/// A row of the audit.
+pub type AuditView = (AuditId, AuditRow);
 
 /// Which runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,14 +165,14 @@ pub enum Answer {
     Run(Option<Box<RunView>>),
     /// Runs.
     Runs(Page<RunView>),
+    /// How many there are in each state that some are in, in the order of the states.
+    Below(Vec<(RunState, u64)>),
     /// Journal rows.
     Journal(JournalPage),
     /// Messages.
     Mail(Vec<MailView>),
     /// State.
     State(Option<StateView>),
-    /// Who subscribes to what.
-    Subscriptions(Vec<SubscriptionView>),
     /// Topics, by name.
     Topics(Vec<TopicView>),
     /// Publications.
@@ -119,6 +185,12 @@ pub enum Answer {
     Records(Page<(RunId, RunRecord)>),
     /// Offers, whole.
     Offers(Page<OfferRecord>),
+    /// Parked signals.
+    Parked(Page<SignalView>),
+    /// Rows of the audit.
+    Audit(Page<AuditView>),
+    /// Queues that have limits, and how many permits each has given.
+    Queues(Vec<(QueueView, Permits)>),
     /// Everything.
     Dump(Box<Dump>),
 }
@@ -151,6 +223,10 @@ pub type MailView = (MailId, MailRow);
 pub type SubscriptionView = (SubscriptionId, SubscriptionRow);
 /// A publication.
 pub type PublicationView = (PublicationId, PublicationRow);
+/// A queue that has limits.
+pub type QueueView = (QueueId, QueueRow);
+/// How many of a queue are leased and count, by flow key.
+pub type Permits = BTreeMap<Option<Name>, u32>;
 /// A topic: somebody subscribes to it, or something was published there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopicView {
@@ -228,4 +304,8 @@ pub struct Dump {
     pub publications: Vec<PublicationView>,
     /// Latches.
     pub latches: Vec<(LatchId, LatchRow)>,
+    /// Limits of queues.
+    pub queues: Vec<QueueView>,
+    /// What was done in somebody's name.
+    pub audit: Vec<AuditView>,
 }

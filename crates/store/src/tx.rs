@@ -1,15 +1,25 @@
 //! The transaction that a step is given: the user's own SQL, in the round's own transaction.
 //!
-//! A `Tx` is a number. The connection itself lies in a thread-local of the thread that runs the
-//! step, and only while it runs; so a handle that escapes its step, or goes to another thread, is
-//! refused instead of writing into somebody else's transaction. Its futures never wait.
+//! A `Tx` is a number, that of the step which runs on this thread; so a handle that escapes its
+//! step, or goes to another thread, is refused instead of writing into somebody else's transaction.
+//! On SQLite the connection itself lies in a thread-local beside it, and the futures never wait; on
+//! PostgreSQL they do, and the handle shares the connection (`postgres`).
 
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 mod value;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, ErrorCode};
 
@@ -32,7 +42,20 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 #[derive(Clone)]
 pub struct Tx {
     /// Of the step; 0 belongs to none.
-    pub(crate) number: u64,
+    number: u64,
+    #[cfg(feature = "postgres")]
+    line: Option<Arc<postgres::Line>>,
+}
+
+/// What came of a step's code.
+#[derive(Debug)]
+pub enum Driven<T> {
+    /// It ran to its end.
+    Ended(T),
+    /// It waits for something other than its transaction.
+    Foreign,
+    /// It took longer than a step may.
+    Late,
 }
 
 impl fmt::Debug for Tx {
@@ -84,7 +107,60 @@ impl Tx {
     #[doc(hidden)]
     #[must_use]
     pub fn of_no_step() -> Tx {
-        Tx { number: 0 }
+        Tx::on_this_thread(0)
+    }
+
+    /// The handle of this step, whose connection is that of the thread.
+    fn on_this_thread(number: u64) -> Tx {
+        Tx {
+            number,
+            #[cfg(feature = "postgres")]
+            line: None,
+        }
+    }
+
+    /// Polls a step's code to its end, on this thread, which sleeps while the database works.
+    #[doc(hidden)]
+    pub fn drive<F: Future>(&self, code: F) -> Driven<F::Output> {
+        let mut code = pin!(code);
+        let waker = self.waker();
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(value) = code.as_mut().poll(&mut context) {
+                return Driven::Ended(value);
+            }
+            match self.patience() {
+                None => return Driven::Foreign,
+                Some(Duration::ZERO) => return Driven::Late,
+                Some(left) => thread::park_timeout(left),
+            }
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        #[cfg(feature = "postgres")]
+        if self.line.is_some() {
+            return Arc::new(Sleeper(thread::current())).into();
+        }
+        Waker::noop().clone()
+    }
+
+    /// How long to sleep at most, if the database works on something.
+    fn patience(&self) -> Option<Duration> {
+        #[cfg(feature = "postgres")]
+        if let Some(line) = &self.line {
+            return line.is_awaited().then(|| line.left());
+        }
+        None
+    }
+
+    /// The connection, if it is one to PostgreSQL.
+    #[cfg(feature = "postgres")]
+    fn line(&self) -> Result<Option<&Arc<postgres::Line>>, TxError> {
+        match &self.line {
+            Some(_) if STEP.get() != self.number => Err(TxError::Outside),
+            line => Ok(line.as_ref()),
+        }
     }
 
     /// Runs one statement that changes rows. Returns how many.
@@ -93,6 +169,10 @@ impl Tx {
     /// When the statement fails; the step may go on, what it did before stays.
     pub async fn execute(&self, sql: &str, params: impl Params) -> Result<u64, TxError> {
         let values = params.into_values();
+        #[cfg(feature = "postgres")]
+        if let Some(line) = self.line().map_err(noted)? {
+            return line.execute(sql, values).await.map_err(noted);
+        }
         let rows = self.statement(sql, &values, |connection, statement| {
             if statement.column_count() == 0 {
                 let before = connection.total_changes();
@@ -117,6 +197,10 @@ impl Tx {
     /// When the query fails.
     pub async fn query(&self, sql: &str, params: impl Params) -> Result<Vec<Row>, TxError> {
         let values = params.into_values();
+        #[cfg(feature = "postgres")]
+        if let Some(line) = self.line().map_err(noted)? {
+            return line.query(sql, values).await.map_err(noted);
+        }
         self.statement(sql, &values, |_, statement| value::read_all(statement))
     }
 
@@ -148,10 +232,10 @@ impl Tx {
         }
     }
 
-    /// The connection itself, for what the other methods do not cover.
+    /// The connection itself, for what the other methods do not cover, if the database is SQLite.
     ///
     /// # Errors
-    /// When the closure fails, or the handle is used outside its step.
+    /// When the closure fails, the database is another, or the handle is used outside its step.
     pub fn sqlite<T>(
         &self,
         f: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -169,6 +253,11 @@ impl Tx {
     fn connection(&self) -> Result<Rc<Connection>, TxError> {
         if STEP.get() != self.number || self.number == 0 {
             return Err(TxError::Outside);
+        }
+        #[cfg(feature = "postgres")]
+        if self.line.is_some() {
+            let why = "use a connection to SQLite; this database is PostgreSQL";
+            return Err(TxError::Refused(why.into()));
         }
         let current = CURRENT.with_borrow(Clone::clone);
         let connection = current.ok_or(TxError::Outside)?;
@@ -219,27 +308,51 @@ pub(crate) fn is_entered() -> bool {
 
 /// While this lives, the step's `Tx` works on this thread.
 pub(crate) struct Entered {
-    number: u64,
+    tx: Tx,
 }
 
 impl Entered {
     /// The handle for the step.
     pub(crate) fn tx(&self) -> Tx {
-        Tx {
-            number: self.number,
-        }
+        self.tx.clone()
     }
 }
 
 /// Lends the connection to a step.
 pub(crate) fn enter(connection: Rc<Connection>) -> Entered {
+    let number = enter_step();
+    CURRENT.set(Some(connection));
+    let tx = Tx::on_this_thread(number);
+    Entered { tx }
+}
+
+/// Lends a connection to PostgreSQL to a step.
+#[cfg(feature = "postgres")]
+fn enter_line(line: Arc<postgres::Line>) -> Entered {
+    let number = enter_step();
+    let line = Some(line);
+    let tx = Tx { number, line };
+    Entered { tx }
+}
+
+fn enter_step() -> u64 {
     assert_eq!(STEP.get(), 0, "a step runs inside another");
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    CURRENT.set(Some(connection));
     BROKE.set(false);
     FAILED.set(None);
     STEP.set(number);
-    Entered { number }
+    number
+}
+
+/// Wakes a thread that sleeps while the database works.
+#[cfg(feature = "postgres")]
+struct Sleeper(thread::Thread);
+
+#[cfg(feature = "postgres")]
+impl std::task::Wake for Sleeper {
+    fn wake(self: Arc<Sleeper>) {
+        self.0.unpark();
+    }
 }
 
 impl Drop for Entered {

@@ -1,9 +1,10 @@
 //! Checks all rows of a store, page by page, so that any file is checked in bounded memory, also
 //! while others work on it: a page is read at one moment.
 
+use roundel_core::AuditReader;
 use roundel_core::check::{self, Violation};
 
-use crate::{Answer, Error, Query, Store};
+use crate::{Answer, AuditFilter, Error, Query, Store};
 
 /// Runs in a page, and offers.
 const PAGE: usize = 500;
@@ -28,12 +29,14 @@ pub struct Checked {
     pub messages: u64,
     /// Offers that wait.
     pub offers: u64,
+    /// Rows of the audit.
+    pub audited: u64,
     /// What should not be.
     pub violations: u64,
 }
 
-/// Checks every run and every offer. After each page, what was found in it is told, with what has
-/// been looked at so far.
+/// Checks every run, every offer and the audit. After each page, what was found in it is told, with
+/// what has been looked at so far.
 ///
 /// # Errors
 /// When rows cannot be read.
@@ -42,44 +45,86 @@ pub async fn verify(
     depth: Depth,
     mut told: impl FnMut(&Checked, Vec<Violation>),
 ) -> Result<Checked, Error> {
-    let mut checked = Checked::default();
-    let mut after = None;
-    loop {
-        let Answer::Records(page) = store.read(Query::Records(after, PAGE)).await? else {
-            unreachable!("records were asked for")
-        };
-        let mut found = Vec::new();
-        for (run, record) in &page.items {
-            checked.runs += u64::from(record.row.is_some());
-            checked.rounds += record.journal.len() as u64;
-            checked.messages += record.mail.len() as u64;
-            match depth {
-                Depth::Rows => check::rows(*run, record, &mut found),
-                Depth::Entries => check::run(*run, record, &mut found),
-            }
-        }
-        checked.violations += found.len() as u64;
-        told(&checked, found);
-        after = page.items.last().map(|(run, _)| *run);
-        if !page.more {
-            break;
+    let mut verifying = Verifying::new(depth);
+    while let Some(query) = verifying.next() {
+        let found = verifying.take(store.read(query).await?);
+        told(&verifying.checked, found);
+    }
+    Ok(verifying.checked)
+}
+
+/// A check under way: what it asks for next, and what it has seen.
+pub(crate) struct Verifying {
+    depth: Depth,
+    pub(crate) checked: Checked,
+    audit: AuditReader,
+    next: Option<Query>,
+}
+
+impl Verifying {
+    pub(crate) fn new(depth: Depth) -> Verifying {
+        Verifying {
+            depth,
+            checked: Checked::default(),
+            audit: AuditReader::default(),
+            next: Some(Query::Records(None, PAGE)),
         }
     }
-    let mut after = None;
-    loop {
-        let Answer::Offers(page) = store.read(Query::Offers(after, PAGE)).await? else {
-            unreachable!("offers were asked for")
-        };
+
+    /// What to ask for; nothing once all is checked.
+    pub(crate) fn next(&mut self) -> Option<Query> {
+        self.next.take()
+    }
+
+    fn audit_page(&self) -> Query {
+        Query::Audit(AuditFilter {
+            after: self.audit.last().map(|(id, _)| id.clone()),
+            limit: PAGE,
+            ..AuditFilter::default()
+        })
+    }
+
+    /// Checks an answer. Returns what should not be.
+    pub(crate) fn take(&mut self, answer: Answer) -> Vec<Violation> {
         let mut found = Vec::new();
-        for record in &page.items {
-            checked.offers += 1;
-            check::offer(record, &mut found);
+        match answer {
+            Answer::Records(page) => {
+                for (run, record) in &page.items {
+                    self.checked.runs += u64::from(record.row.is_some());
+                    self.checked.rounds += record.journal.len() as u64;
+                    self.checked.messages += record.mail.len() as u64;
+                    match self.depth {
+                        Depth::Rows => check::rows(*run, record, &mut found),
+                        Depth::Entries => check::run(*run, record, &mut found),
+                    }
+                }
+                let after = page.items.last().map(|(run, _)| *run);
+                self.next = Some(match page.more {
+                    true => Query::Records(after, PAGE),
+                    false => Query::Offers(None, PAGE),
+                });
+            }
+            Answer::Offers(page) => {
+                for record in &page.items {
+                    self.checked.offers += 1;
+                    check::offer(record, &mut found);
+                }
+                let after = page.items.last().map(|record| record.id.clone());
+                self.next = Some(match page.more {
+                    true => Query::Offers(after, PAGE),
+                    false => self.audit_page(),
+                });
+            }
+            Answer::Audit(page) => {
+                for (id, row) in &page.items {
+                    self.checked.audited += 1;
+                    self.audit.read(id, row, &mut found);
+                }
+                self.next = page.more.then(|| self.audit_page());
+            }
+            _ => unreachable!("nothing else was asked for"),
         }
-        checked.violations += found.len() as u64;
-        told(&checked, found);
-        after = page.items.last().map(|record| record.id.clone());
-        if !page.more {
-            return Ok(checked);
-        }
+        self.checked.violations += found.len() as u64;
+        found
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use roundel_bench::{growth, idle, limit, w1, w2, w3, w4, w5};
+use roundel_bench::{Role, Target, growth, idle, limit, retention, w1, w2, w3, w4, w5};
 use serde::Serialize;
 
 use table::Table;
@@ -15,15 +15,18 @@ use table::Table;
 type Done = Result<(), Box<dyn std::error::Error>>;
 
 const FIGURES: &str = "\
-Every figure stands beside the raw limit of the machine: one durable SQLite writer that appends a
-journal row and a run row, a hundred in a commit, with nothing to decide. Slices of the workload
-and of the limit are taken in turn, and their medians compared, because machines are not equally
-fast from one minute to the next.
+Every figure stands beside the raw limit of the machine: one durable writer that appends a journal
+row and a run row, a hundred in a commit, with nothing to decide. Slices of the workload and of the
+limit are taken in turn, and their medians compared, because machines are not equally fast from one
+minute to the next. With --db postgres://... all of it is done on that server, in schemas of its
+own, which are dropped afterwards; otherwise over SQLite, in files of its own.
 
   limit_rows_per_second   the raw limit, at the time of this workload
   ratio                   the workload's rate by the raw limit
   fdatasync_p50_us        appending 4 KiB to a file and syncing it: the median
   p50_fdatasyncs          a latency, counted in such syncs
+  round_trip_p50_us       on a server: one row inserted and committed, there and back: the median
+  p50_round_trips         a latency, counted in such round trips
   p50_us, p99_us          one run alone, from its start (w4: from its signal) until its result is
                           known
 
@@ -35,7 +38,7 @@ pub(crate) enum Command {
     /// Runs of five effects: latency one at a time, throughput with many in flight.
     #[command(after_help = FIGURES)]
     W1(W1),
-    /// A queue of small jobs, each a run with one effect.
+    /// A queue of small jobs, each a command.
     #[command(after_help = FIGURES)]
     W2(W2),
     /// Fan-out: a parent starts a hundred children and waits for all.
@@ -48,12 +51,17 @@ pub(crate) enum Command {
     W5(W5),
     /// What stored runs, waiting runs, long journals and large fan-outs cost.
     Growth(Growth),
+    /// How large a database becomes when what has ended goes by itself.
+    Retention(Retention),
     /// All of the above, as they are by default.
     All(Output),
     /// What an engine costs that has nothing to do.
     Idle(Idle),
-    /// What one durable SQLite writer does on this machine when nothing decides.
+    /// What one durable writer does on this machine when nothing decides.
     Limit(Limit),
+    /// Another worker process.
+    #[command(hide = true)]
+    Worker(Worker),
 }
 
 #[derive(Args)]
@@ -67,12 +75,15 @@ pub(crate) struct W1 {
     /// Runs in latency mode.
     #[arg(long, default_value_t = 200)]
     latency_runs: usize,
-    /// Ended runs to put into a second file; it takes turns with the empty one.
+    /// Ended runs to put into a second database; it takes turns with the empty one.
     #[arg(long, default_value_t = 0)]
     stored: u64,
-    /// Sleeping runs to put into the second file.
+    /// Sleeping runs to put into the second one.
     #[arg(long, default_value_t = 0)]
     sleeping: u64,
+    /// Worker processes, this one among them; more than one with --db only.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
     #[command(flatten)]
     output: Output,
 }
@@ -85,7 +96,7 @@ pub(crate) struct W2 {
     /// Senders at once; each waits until its send is durable.
     #[arg(long, default_value_t = 100)]
     senders: usize,
-    /// Jobs worked on at once.
+    /// Jobs worked on at once, by each process.
     #[arg(long, default_value_t = 50)]
     concurrency: usize,
     /// Queues, in turn with the raw limit.
@@ -94,6 +105,12 @@ pub(crate) struct W2 {
     /// Jobs in latency mode.
     #[arg(long, default_value_t = 200)]
     latency_runs: usize,
+    /// Worker processes, this one among them; more than one with --db only.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+    /// In turn with queues that have limits, and compared with them.
+    #[arg(long)]
+    limited: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -112,6 +129,9 @@ pub(crate) struct W3 {
     /// Seconds to measure throughput.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
+    /// Worker processes, this one among them; more than one with --db only.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
     #[command(flatten)]
     output: Output,
 }
@@ -127,6 +147,9 @@ pub(crate) struct W4 {
     /// How often they do, in turn with the raw limit.
     #[arg(long, default_value_t = 10)]
     turns: usize,
+    /// Worker processes, this one among them; more than one with --db only.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
     #[command(flatten)]
     output: Output,
 }
@@ -145,6 +168,9 @@ pub(crate) struct W5 {
     /// Parents that wait meanwhile.
     #[arg(long, default_value_t = 20_000)]
     waiting: u64,
+    /// Worker processes, this one among them; more than one with --db only.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
     #[command(flatten)]
     output: Output,
 }
@@ -183,6 +209,21 @@ pub(crate) struct Limit {
 }
 
 #[derive(Args)]
+pub(crate) struct Retention {
+    /// Journal entries to write.
+    #[arg(long, default_value_t = 1_000_000)]
+    entries: u64,
+    /// Seconds that runs are kept after their end.
+    #[arg(long, default_value_t = 1)]
+    keep: u64,
+    /// Runs in flight.
+    #[arg(long, default_value_t = 1000)]
+    in_flight: usize,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
 pub(crate) struct Idle {
     /// Seconds to measure.
     #[arg(long, default_value_t = 10)]
@@ -194,9 +235,17 @@ pub(crate) struct Idle {
     output: Output,
 }
 
+#[derive(Args)]
+pub(crate) struct Worker {
+    workload: String,
+    schema: String,
+    #[arg(long)]
+    concurrency: Option<usize>,
+}
+
 #[derive(Args, Clone)]
 pub(crate) struct Output {
-    /// The folder for the files, on the disk to be measured.
+    /// The folder for the files, on the disk to be measured; of no use with --db.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// One JSON object in one line.
@@ -205,6 +254,14 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// The server, if one was named; otherwise files.
+    fn target(&self, server: Option<&str>) -> Target {
+        match server {
+            Some(url) => Target::Server(url.to_owned()),
+            None => Target::Folder(self.dir.clone()),
+        }
+    }
+
     /// Says what is being done, if somebody looks.
     fn progress(&self) -> impl Fn(&str) + use<> {
         let shown = std::io::stderr().is_terminal() && !self.json;
@@ -225,7 +282,11 @@ impl Output {
     }
 }
 
-pub(crate) async fn run(command: Command) -> Done {
+/// `server` is the URL that was given, if any.
+pub(crate) async fn run(command: Command, server: Option<&str>) -> Done {
+    if let Command::Worker(args) = command {
+        return run_worker(args).await;
+    }
     let others = roundel_bench::others_running();
     if others >= 0.5 {
         eprintln!(
@@ -234,20 +295,22 @@ pub(crate) async fn run(command: Command) -> Done {
         );
     }
     match command {
-        Command::W1(args) => run_w1(args).await,
-        Command::W2(args) => run_w2(args).await,
-        Command::W3(args) => run_w3(args).await,
-        Command::W4(args) => run_w4(args).await,
-        Command::W5(args) => run_w5(args).await,
-        Command::Growth(args) => run_growth(args).await,
-        Command::All(output) => run_all(&output).await,
-        Command::Idle(args) => run_idle(&args).await,
-        Command::Limit(args) => run_limit(&args),
+        Command::W1(args) => run_w1(args, server).await,
+        Command::W2(args) => run_w2(args, server).await,
+        Command::W3(args) => run_w3(args, server).await,
+        Command::W4(args) => run_w4(args, server).await,
+        Command::W5(args) => run_w5(args, server).await,
+        Command::Growth(args) => run_growth(args, server).await,
+        Command::Retention(args) => run_retention(args, server).await,
+        Command::All(output) => run_all(&output, server).await,
+        Command::Idle(args) => run_idle(&args, server).await,
+        Command::Limit(args) => run_limit(&args, server).await,
+        Command::Worker(_) => unreachable!("it has no figures of its own"),
     }
 }
 
 /// Each with its defaults, which only the command line knows: it is asked for them.
-async fn run_all(output: &Output) -> Done {
+async fn run_all(output: &Output, server: Option<&str>) -> Done {
     #[derive(clap::Parser)]
     struct Line {
         #[command(subcommand)]
@@ -258,14 +321,24 @@ async fn run_all(output: &Output) -> Done {
         line.push(output.dir.clone().into_os_string());
         line.extend(output.json.then(|| "--json".into()));
         let line: Line = clap::Parser::try_parse_from(line)?;
-        Box::pin(run(line.command)).await?;
+        Box::pin(run(line.command, server)).await?;
     }
     Ok(())
 }
 
-async fn run_w1(args: W1) -> Done {
+async fn run_worker(args: Worker) -> Done {
+    let role = Role {
+        workload: args.workload,
+        schema: args.schema,
+        concurrency: args.concurrency,
+    };
+    Ok(roundel_bench::help(&role).await?)
+}
+
+async fn run_w1(args: W1, server: Option<&str>) -> Done {
     let plan = w1::Plan {
-        dir: args.output.dir.clone(),
+        target: args.output.target(server),
+        workers: args.workers.max(1),
         in_flight: args.in_flight.max(1),
         time: Duration::from_secs(args.seconds.max(1)),
         latency_runs: args.latency_runs.max(1),
@@ -276,22 +349,25 @@ async fn run_w1(args: W1) -> Done {
     args.output.show(&figures, table::w1)
 }
 
-async fn run_w2(args: W2) -> Done {
+async fn run_w2(args: W2, server: Option<&str>) -> Done {
     let plan = w2::Plan {
-        dir: args.output.dir.clone(),
+        target: args.output.target(server),
+        workers: args.workers.max(1),
         jobs: args.jobs.max(1),
         senders: args.senders.max(1),
         concurrency: args.concurrency.max(1),
         turns: args.turns.max(1),
         latency_runs: args.latency_runs.max(1),
+        limited: args.limited,
     };
     let figures = w2::measure(&plan, &args.output.progress()).await?;
     args.output.show(&figures, table::w2)
 }
 
-async fn run_w3(args: W3) -> Done {
+async fn run_w3(args: W3, server: Option<&str>) -> Done {
     let plan = w3::Plan {
-        dir: args.output.dir.clone(),
+        target: args.output.target(server),
+        workers: args.workers.max(1),
         children: args.children,
         parents: args.parents.max(1),
         in_flight: args.in_flight.max(1),
@@ -301,9 +377,10 @@ async fn run_w3(args: W3) -> Done {
     args.output.show(&figures, table::w3)
 }
 
-async fn run_w4(args: W4) -> Done {
+async fn run_w4(args: W4, server: Option<&str>) -> Done {
     let plan = w4::Plan {
-        dir: args.output.dir.clone(),
+        target: args.output.target(server),
+        workers: args.workers.max(1),
         latency_runs: args.latency_runs.max(1),
         in_flight: args.in_flight.max(1),
         turns: args.turns.max(1),
@@ -312,9 +389,10 @@ async fn run_w4(args: W4) -> Done {
     args.output.show(&figures, table::w4)
 }
 
-async fn run_w5(args: W5) -> Done {
+async fn run_w5(args: W5, server: Option<&str>) -> Done {
     let plan = w5::Plan {
-        dir: args.output.dir.clone(),
+        target: args.output.target(server),
+        workers: args.workers.max(1),
         parents: args.parents.max(1),
         turns: args.turns.max(1),
         fan_in: args.fan_in.max(1),
@@ -324,9 +402,9 @@ async fn run_w5(args: W5) -> Done {
     args.output.show(&figures, table::w5)
 }
 
-async fn run_growth(args: Growth) -> Done {
+async fn run_growth(args: Growth, server: Option<&str>) -> Done {
     let plan = growth::Plan {
-        dir: args.output.dir.clone(),
+        target: args.output.target(server),
         stored: args.stored,
         waiting: args.waiting,
         journal: args.journal,
@@ -338,13 +416,25 @@ async fn run_growth(args: Growth) -> Done {
     args.output.show(&figures, table::growth)
 }
 
-async fn run_idle(args: &Idle) -> Done {
+async fn run_retention(args: Retention, server: Option<&str>) -> Done {
+    let plan = retention::Plan {
+        target: args.output.target(server),
+        entries: args.entries.max(1),
+        keep: Duration::from_secs(args.keep),
+        in_flight: args.in_flight.max(1),
+    };
+    let figures = retention::measure(&plan, &args.output.progress()).await?;
+    args.output.show(&figures, table::retention)
+}
+
+async fn run_idle(args: &Idle, server: Option<&str>) -> Done {
     let time = Duration::from_secs(args.seconds.max(1));
-    let figures = idle::measure(&args.output.dir, args.sleeping, time).await?;
+    let figures = idle::measure(&args.output.target(server), args.sleeping, time).await?;
     args.output.show(&figures, table::idle)
 }
 
-fn run_limit(args: &Limit) -> Done {
-    let limit = limit::measure(&args.output.dir, Duration::from_secs(args.seconds.max(1)))?;
+async fn run_limit(args: &Limit, server: Option<&str>) -> Done {
+    let time = Duration::from_secs(args.seconds.max(1));
+    let limit = limit::measure(&args.output.target(server), time).await?;
     args.output.show(&limit, table::limit)
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use roundel_bench::growth::Point;
-use roundel_bench::{growth, idle, limit, w1, w2, w3, w4, w5};
+use roundel_bench::{Raw, growth, idle, limit, retention, w1, w2, w3, w4, w5};
 
 pub(super) struct Table {
     title: String,
@@ -38,29 +38,48 @@ impl Table {
         self.line(name, format!("{value:.digits$}"))
     }
 
-    fn limit(self, rows_per_second: f64, ratio: f64) -> Table {
-        self.figure("raw limit, rows per second", rows_per_second, 0)
+    /// A figure, if it was taken.
+    fn if_any(self, name: impl Into<String>, value: Option<f64>, digits: usize) -> Table {
+        match value {
+            Some(value) => self.figure(name, value, digits),
+            None => self,
+        }
+    }
+
+    fn limit(self, raw: &Raw, ratio: f64) -> Table {
+        self.figure("raw limit, rows per second", raw.limit_rows_per_second, 0)
             .figure("ratio", ratio, 3)
+    }
+
+    /// A median latency beside the unit to measure it by.
+    fn syncs(self, raw: &Raw) -> Table {
+        self.if_any("fdatasync, p50 us", raw.fdatasync_p50_us, 0)
+            .if_any("p50 in fdatasyncs", raw.p50_fdatasyncs, 1)
+            .if_any("round-trip commit, p50 us", raw.round_trip_p50_us, 0)
+            .if_any("p50 in round trips", raw.p50_round_trips, 1)
+    }
+}
+
+/// How many processes, if there are several.
+fn by(workers: usize) -> String {
+    match workers {
+        1 => String::new(),
+        _ => format!(", {workers} worker processes"),
     }
 }
 
 pub(super) fn w1(figures: &w1::Figures) -> Table {
     let in_flight = figures.in_flight;
-    let table = Table::of("W1, runs of five effects")
+    let table = Table::of(format!("W1, runs of five effects{}", by(figures.workers)))
         .figure(
             format!("effects per second, {in_flight} in flight"),
             figures.effects_per_second,
             0,
         )
-        .limit(figures.limit_rows_per_second, figures.ratio)
+        .limit(&figures.raw, figures.ratio)
         .figure("one run alone, p50 us", figures.p50_us, 0)
         .figure("one run alone, p99 us", figures.p99_us, 0)
-        .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
-        .figure(
-            "p50 in fdatasyncs",
-            figures.p50_us / figures.fdatasync_p50_us,
-            1,
-        );
+        .syncs(&figures.raw);
     let (Some(before), Some(part), Some(memory)) = (
         figures.effects_per_second_before,
         figures.ratio_to_before,
@@ -69,56 +88,70 @@ pub(super) fn w1(figures: &w1::Figures) -> Table {
         return table;
     };
     table
-        .line("stored runs in the file", figures.stored)
-        .line("sleeping runs in the file", figures.sleeping)
-        .figure("effects per second in an empty file", before, 0)
+        .line("stored runs in the database", figures.stored)
+        .line("sleeping runs in the database", figures.sleeping)
+        .figure("effects per second in an empty one", before, 0)
         .figure("part of that", part, 3)
         .figure("memory added, MB", memory, 1)
 }
 
 pub(super) fn w2(figures: &w2::Figures) -> Table {
     Table::of(format!(
-        "W2, queues of {} jobs, {} senders, {} worked on at once",
-        figures.jobs, figures.senders, figures.concurrency
+        "W2, queues of {} jobs, {} senders, {} worked on at once{}",
+        figures.jobs,
+        figures.senders,
+        figures.concurrency,
+        by(figures.workers)
     ))
     .figure("jobs per second", figures.jobs_per_second, 0)
     .figure("sends per second", figures.sends_per_second, 0)
-    .limit(figures.limit_rows_per_second, figures.ratio)
+    .if_any(
+        "jobs per second under limits",
+        figures.limited_jobs_per_second,
+        0,
+    )
+    .if_any("part of that without", figures.limited_ratio, 3)
+    .limit(&figures.raw, figures.ratio)
     .figure("one job alone, p50 us", figures.p50_us, 0)
     .figure("one job alone, p99 us", figures.p99_us, 0)
-    .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
+    .syncs(&figures.raw)
 }
 
 pub(super) fn w3(figures: &w3::Figures) -> Table {
-    Table::of(format!("W3, a parent and {} children", figures.children))
-        .figure("one parent alone, p50 ms", figures.p50_ms, 2)
-        .figure("one parent alone, slowest, ms", figures.max_ms, 2)
-        .figure("p50 in fdatasyncs", figures.p50_fdatasyncs, 1)
-        .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
-        .figure(
-            format!("children per second, {} parents", figures.in_flight),
-            figures.children_per_second,
-            0,
-        )
-        .limit(figures.limit_rows_per_second, figures.ratio)
+    Table::of(format!(
+        "W3, a parent and {} children{}",
+        figures.children,
+        by(figures.workers)
+    ))
+    .figure("one parent alone, p50 ms", figures.p50_ms, 2)
+    .figure("one parent alone, slowest, ms", figures.max_ms, 2)
+    .syncs(&figures.raw)
+    .figure(
+        format!("children per second, {} parents", figures.in_flight),
+        figures.children_per_second,
+        0,
+    )
+    .limit(&figures.raw, figures.ratio)
 }
 
 pub(super) fn w4(figures: &w4::Figures) -> Table {
-    Table::of("W4, from a signal to the end of the run")
-        .figure("one signal alone, p50 us", figures.p50_us, 0)
-        .figure("one signal alone, p99 us", figures.p99_us, 0)
-        .figure("p50 in fdatasyncs", figures.p50_fdatasyncs, 1)
-        .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
-        .figure(
-            format!("signals per second, {} waiting", figures.in_flight),
-            figures.signals_per_second,
-            0,
-        )
-        .limit(figures.limit_rows_per_second, figures.ratio)
+    Table::of(format!(
+        "W4, from a signal to the end of the run{}",
+        by(figures.workers)
+    ))
+    .figure("one signal alone, p50 us", figures.p50_us, 0)
+    .figure("one signal alone, p99 us", figures.p99_us, 0)
+    .syncs(&figures.raw)
+    .figure(
+        format!("signals per second, {} waiting", figures.in_flight),
+        figures.signals_per_second,
+        0,
+    )
+    .limit(&figures.raw, figures.ratio)
 }
 
 pub(super) fn w5(figures: &w5::Figures) -> Table {
-    Table::of("W5, cooperation")
+    Table::of(format!("W5, cooperation{}", by(figures.workers)))
         .figure(
             "parents of three children per second",
             figures.children_per_second,
@@ -145,6 +178,7 @@ pub(super) fn w5(figures: &w5::Figures) -> Table {
             0,
         )
         .figure("the second by the first", figures.waiting_cost, 2)
+        .limit(&figures.raw, figures.ratio)
 }
 
 pub(super) fn growth(figures: &growth::Figures) -> Table {
@@ -166,24 +200,44 @@ pub(super) fn growth(figures: &growth::Figures) -> Table {
         .figure("the lowest of these ratios", figures.ratio, 3)
         .figure(
             "raw limit, rows per second",
-            figures.limit_rows_per_second,
+            figures.raw.limit_rows_per_second,
             0,
         )
-        .figure("fdatasync, p50 us", figures.fdatasync_p50_us, 0)
+        .syncs(&figures.raw)
+}
+
+pub(super) fn retention(figures: &retention::Figures) -> Table {
+    let mut table = Table::of("Retention, W1 where runs are kept for a moment");
+    for size in &figures.sizes {
+        let (entries, kept) = (size.entries, size.megabytes_kept);
+        let name = format!("MB at {entries} entries (kept: {kept:.0})");
+        table = table.figure(name, size.megabytes, 1);
+    }
+    table
+        .figure("growth after the first tenth", figures.growth, 3)
+        .figure("speed by that with everything kept", figures.ratio, 3)
 }
 
 pub(super) fn idle(figures: &idle::Figures) -> Table {
-    Table::of(format!("an engine with {} runs asleep", figures.sleeping)).figure(
-        "processor time, ms per second",
-        figures.cpu_ms_per_second,
-        2,
-    )
+    Table::of(format!("an engine with {} runs asleep", figures.sleeping))
+        .figure(
+            "processor time, ms per second",
+            figures.cpu_ms_per_second,
+            2,
+        )
+        .if_any(
+            "transactions in its database per second",
+            figures.transactions_per_second,
+            2,
+        )
 }
 
 pub(super) fn limit(limit: &limit::Limit) -> Table {
     Table::of("raw limit of this machine")
         .figure("rows per second, batches of 100", limit.rows_per_second, 0)
         .figure("commit of a batch, p50 us", limit.commit_p50_us, 0)
-        .figure("fdatasync, p50 us", limit.fdatasync_p50_us, 0)
-        .figure("fdatasync, p99 us", limit.fdatasync_p99_us, 0)
+        .if_any("fdatasync, p50 us", limit.fdatasync_p50_us, 0)
+        .if_any("fdatasync, p99 us", limit.fdatasync_p99_us, 0)
+        .if_any("round-trip commit, p50 us", limit.round_trip_p50_us, 0)
+        .if_any("round-trip commit, p99 us", limit.round_trip_p99_us, 0)
 }

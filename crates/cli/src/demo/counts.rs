@@ -1,11 +1,22 @@
 //! What happened, counted in the journals.
 
-use rusqlite::Connection;
+use std::collections::BTreeMap;
+
+use roundel::{Client, Entry, Error, RunState};
+use roundel_core::{Call, Outcome};
 use serde::Serialize;
+
+use super::folder::OWN;
 
 /// Counts of what the runs did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Counts {
+    /// Runs in all.
+    pub(super) runs: u32,
+    /// Of these, those that completed.
+    pub(super) completed: u32,
+    /// And those that failed or rolled back, which leave nothing.
+    pub(super) given_up: u32,
     /// Steps that committed.
     pub(super) steps: u32,
     /// Effects that ended.
@@ -28,42 +39,65 @@ pub(super) struct Counts {
     pub(super) rolled_back: u32,
 }
 
-const COUNTS: &str = "\
-    WITH entry AS (
-        SELECT kind, run, execution, entry ->> '$.call' AS call, entry -> '$.what' AS what,
-            entry -> '$.outcome.failure' AS failure
-        FROM roundel_entry WHERE kind IN ('begun', 'done', 'did', 'attempted')
-    ), call AS (
-        SELECT begun.what, coalesce(done.failure, begun.failure) AS failure
-        FROM entry AS begun LEFT JOIN entry AS done
-            ON done.kind = 'done' AND done.run = begun.run
-            AND done.execution = begun.execution AND done.call = begun.call
-        WHERE begun.kind IN ('begun', 'did')
-    )
-    SELECT
-        count(what -> '$.step'), count(what -> '$.effect'), count(what -> '$.sleep'),
-        count(what -> '$.wait') FILTER (WHERE failure IS NULL),
-        count(what -> '$.wait') FILTER (WHERE failure ->> '$.code' = 'timed_out'),
-        (SELECT count(*) FROM roundel_run WHERE parent_run IS NOT NULL),
-        (SELECT count(what -> '$.effect') FROM entry WHERE kind = 'attempted'),
-        (SELECT count(*) FROM roundel_publication),
-        count(what -> '$.undo') FILTER (WHERE failure IS NULL),
-        (SELECT count(*) FROM roundel_run WHERE state = 'rolled_back')
-    FROM call";
+/// Reads all journals.
+pub(super) async fn count(client: &Client) -> Result<Counts, Error> {
+    let mut counts = Counts::default();
+    let mut list = client.runs().limit(1000);
+    loop {
+        let page = list.fetch().await?;
+        for run in &page.items {
+            if run.lane.workflow.as_str().starts_with(OWN) {
+                continue;
+            }
+            counts.runs += 1;
+            let state = run.row.state;
+            let given_up = [RunState::Failed, RunState::RolledBack].contains(&state);
+            counts.completed += u32::from(state == RunState::Completed);
+            counts.given_up += u32::from(given_up);
+            counts.children += u32::from(run.row.parent.is_some());
+            counts.rolled_back += u32::from(state == RunState::RolledBack);
+            counts.add(&client.journal(run.row.id).await?);
+        }
+        match page.items.last() {
+            Some(last) if page.more => list = list.after(last.row.id),
+            _ => return Ok(counts),
+        }
+    }
+}
 
-pub(super) fn count(db: &Connection) -> rusqlite::Result<Counts> {
-    db.query_row(COUNTS, (), |row| {
-        Ok(Counts {
-            steps: row.get(0)?,
-            effects: row.get(1)?,
-            sleeps: row.get(2)?,
-            signals: row.get(3)?,
-            timeouts: row.get(4)?,
-            children: row.get(5)?,
-            retries: row.get(6)?,
-            publications: row.get(7)?,
-            undone: row.get(8)?,
-            rolled_back: row.get(9)?,
-        })
-    })
+impl Counts {
+    fn add(&mut self, journal: &[Entry]) {
+        let mut outcomes = BTreeMap::new();
+        for entry in journal {
+            if let Entry::Did { call, outcome, .. } | Entry::Done { call, outcome } = entry {
+                outcomes.insert(*call, outcome);
+            }
+        }
+        for entry in journal {
+            let (call, what) = match entry {
+                Entry::Begun { call, what } | Entry::Did { call, what, .. } => (call, what),
+                Entry::Attempted { what, .. } => {
+                    self.retries += u32::from(matches!(what, Call::Effect { .. }));
+                    continue;
+                }
+                _ => continue,
+            };
+            let failure = match outcomes.get(call) {
+                Some(Outcome::Failure(failure)) => Some(failure),
+                _ => None,
+            };
+            match what {
+                Call::Step { .. } => self.steps += 1,
+                Call::Effect { .. } => self.effects += 1,
+                Call::Sleep { .. } => self.sleeps += 1,
+                Call::Publish { .. } => self.publications += 1,
+                Call::Undo { .. } => self.undone += u32::from(failure.is_none()),
+                Call::Wait { .. } => match failure {
+                    None => self.signals += 1,
+                    Some(failure) => self.timeouts += u32::from(failure.code == "timed_out"),
+                },
+                _ => {}
+            }
+        }
+    }
 }

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::ops::Range;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use roundel::{Engine, Error, RunId, RunState, Sent, Stats};
 
 use super::outside::Services;
+use super::place::Place;
 use super::plan::Plan;
 use super::screen::{Progress, Screen};
 use super::shop::{ADDRESS, ORDER};
@@ -46,7 +46,7 @@ pub(super) struct Tally {
 /// Everything that the day needs.
 pub(super) struct Day<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) file: &'a Path,
+    pub(super) place: &'a Place,
     pub(super) engine: &'a Engine,
     pub(super) services: &'a Services,
     pub(super) screen: &'a mut Screen,
@@ -113,7 +113,7 @@ impl Day<'_> {
     }
 
     fn start_worker(&mut self, now: Duration, tally: &mut Tally) -> Result<Worker, Trouble> {
-        let worker = Worker::start(self.file, self.services.address)?;
+        let worker = Worker::start(self.place, self.services.address)?;
         tally.workers += 1;
         let (now, id) = (now.as_secs_f64(), worker.id());
         let text = format!("  {now:4.1} s  worker process {id} started");

@@ -1,17 +1,22 @@
-//! `roundel demo`: a small shop over one file, whose worker process is killed while it works.
+//! `roundel demo`: a small shop over one file, in schemas of its own on a server, or in a folder of
+//! objects, whose worker process is killed while it works.
 //!
 //! The demo is the shop's front: it takes orders, starts the worker, kills it, starts another. The
 //! work is done in the worker process (`worker`), by ordinary workflows (`shop`). In the end the
 //! shop's own tables must say that everything happened, and once (`audit`).
 
 mod audit;
+mod books;
 mod counts;
 mod day;
 mod file;
+mod folder;
 mod outside;
+mod place;
 mod plan;
 mod report;
 mod screen;
+mod server;
 mod shop;
 mod worker;
 
@@ -19,11 +24,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use roundel::Engine;
-use rusqlite::{Connection, OpenFlags};
 
 use day::Day;
 use outside::Services;
+use place::Place;
 use plan::Plan;
 use report::{Findings, Report};
 use screen::Screen;
@@ -39,10 +43,13 @@ pub(crate) struct Demo {
     /// Draws the same shop again; kills fall as the machine allows.
     #[arg(long)]
     seed: Option<u64>,
-    /// The folder for the file, `roundel-demo.db`.
+    /// The folder for the file, `roundel-demo.db`; of no use with --db, which names a server.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Keep the file of an earlier demo; this one's gets a number.
+    /// Without a database: in objects, in the folder `roundel-demo-objects`.
+    #[arg(long)]
+    objects: bool,
+    /// Keep the file, or the schemas, of an earlier demo; those of this one get a number.
     #[arg(long)]
     keep: bool,
     /// The summary alone, as one JSON object in one line.
@@ -57,46 +64,62 @@ enum Part {
     Worker(worker::Args),
 }
 
-pub(crate) async fn run(args: Demo) -> Result<(), Box<dyn std::error::Error>> {
+/// The demo, on this server if one is named.
+pub(crate) async fn run(
+    args: Demo,
+    server: Option<&str>,
+) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(Part::Worker(args)) = args.part {
         return worker::work(args).await;
     }
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let file = file::make(&args.dir, args.keep, (args.orders, seed))?;
+    let drawn = (args.orders, seed);
+    let place = match server {
+        Some(url) => Place::Server(server::make(url, args.keep, drawn).await?),
+        None if args.objects => {
+            Place::Folder(folder::make(&args.dir, args.keep, args.orders).await?)
+        }
+        None => Place::File(file::make(&args.dir, args.keep, drawn)?),
+    };
     let plan = Plan::draw(args.orders, seed);
     let services = Services::open(seed)?;
     let mut screen = Screen::new(args.json);
-    let (orders, name) = (args.orders, file.display());
+    let (orders, name) = (args.orders, place.name());
     screen.say(&format!(
         "A shop with {orders} orders, in {name} (seed {seed}).\n\
          This process takes the orders; a worker process does the work, and is killed.\n"
     ));
-    let engine = Engine::open(&file).start().await?;
+    let engine = place.engine().start().await?;
     let day = Day {
         plan: &plan,
-        file: &file,
+        place: &place,
         engine: &engine,
         services: &services,
         screen: &mut screen,
     };
     let tally = { day }.pass().await;
+    let counts = counts::count(&engine).await;
     engine.shutdown().await;
     screen.end();
-    let tally = tally?;
+    let (tally, counts) = (tally?, counts?);
 
-    // The last to close a file that it may write tidies up beside it.
-    let db = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let book = services.book();
+    let book = services.book().clone();
+    let arguments = place.arguments();
+    let mut books = place.books().await?;
+    let checks = audit::audit(&mut books, &plan, (&book, &counts)).await;
+    books.close().await;
+    let checks = checks?;
     let report = Report::new(Findings {
-        file: &file,
+        place: &name,
+        arguments: &arguments,
         seed,
         orders: plan.orders.len(),
         declined: plan.orders.len() - plan.paid().count(),
         refused: plan.paid().count() - plan.shipped().count(),
         tally: &tally,
         book: &book,
-        counts: counts::count(&db)?,
-        checks: audit::audit(&db, &plan, &book)?,
+        counts,
+        checks,
         undone: plan.refused(),
     });
     let text = if args.json {
@@ -108,8 +131,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Box<dyn std::error::Error>> {
     if report.adds_up {
         return Ok(());
     }
-    let file = file.display();
-    Err(format!("it does not add up; this is a bug, and {file} is the evidence: report it").into())
+    Err(format!("it does not add up; this is a bug, and {name} is the evidence: report it").into())
 }
 
 /// Whoever looked may have gone; what does not fit on a disk is an error.

@@ -122,7 +122,7 @@ fn receive(stream: &TcpStream) -> io::Result<String> {
 }
 
 /// What the services have done, by key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     seed: u64,
     asked: HashMap<String, u32>,

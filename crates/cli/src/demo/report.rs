@@ -1,7 +1,6 @@
 //! What is said in the end: what happened, what survived, what to try next.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -13,7 +12,8 @@ use super::outside::Book;
 /// The summary; with `--json` this is what is printed.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    pub(super) file: String,
+    /// The file, or the schema and the server.
+    pub(super) place: String,
     pub(super) seed: u64,
     pub(super) seconds: f64,
     pub(super) orders: usize,
@@ -46,7 +46,9 @@ pub(super) struct Report {
 
 /// What the report is made from.
 pub(super) struct Findings<'a> {
-    pub(super) file: &'a Path,
+    pub(super) place: &'a str,
+    /// What commands need to look at it.
+    pub(super) arguments: &'a str,
     pub(super) seed: u64,
     pub(super) orders: usize,
     pub(super) declined: usize,
@@ -64,7 +66,7 @@ impl Report {
         let (tally, book) = (found.tally, found.book);
         let adds_up = found.checks.iter().all(|check| check.holds);
         Report {
-            file: found.file.display().to_string(),
+            place: found.place.to_owned(),
             seed: found.seed,
             seconds: (tally.seconds * 10.0).round() / 10.0,
             orders: found.orders,
@@ -81,7 +83,7 @@ impl Report {
             resumed_in_hand: tally.in_hand.len(),
             accepted_without_worker: tally.meanwhile,
             checks: found.checks,
-            next: next(found.file, tally.example.clone(), found.undone),
+            next: next(found.arguments, tally.example.clone(), found.undone),
             adds_up,
         }
     }
@@ -134,6 +136,7 @@ Does it add up? Asked of the shop's own tables
             children,
             undone,
             rolled_back,
+            ..
         } = self.counts;
         let (orders, declined, refused) = (self.orders as u64, self.declined, self.refused);
         let (workers, kills) = (self.workers as u64, self.kills);
@@ -151,7 +154,7 @@ Does it add up? Asked of the shop's own tables
             (
                 "sleeps",
                 sleeps.into(),
-                "timers, in the file like all else".into(),
+                "timers, in the database like all else".into(),
             ),
             ("signals", signals.into(), came),
             (
@@ -174,21 +177,21 @@ Does it add up? Asked of the shop's own tables
 }
 
 /// Commands that work when typed as they stand, in the folder where the demo was run.
-fn next(file: &Path, example: Option<String>, undone: Option<usize>) -> Vec<String> {
+fn next(arguments: &str, example: Option<String>, undone: Option<usize>) -> Vec<String> {
     let example = example.unwrap_or_else(|| super::day::key(0));
     let tree = undone.map_or_else(|| example.clone(), super::day::key);
     let program = std::env::args().next().unwrap_or_else(|| "roundel".into());
-    let (program, file) = (quoted(&program), quoted(&file.display().to_string()));
+    let program = quoted(&program);
     vec![
-        format!("{program} runs list --db {file} --limit 10"),
-        format!("{program} runs show {example} --db {file}"),
-        format!("{program} runs tree {tree} --db {file}"),
-        format!("{program} verify --db {file}"),
+        format!("{program} runs list {arguments} --limit 10"),
+        format!("{program} runs show {example} {arguments}"),
+        format!("{program} runs tree {tree} {arguments}"),
+        format!("{program} verify {arguments}"),
     ]
 }
 
 /// As one word for a shell.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./\\:".contains(c);
     if word.chars().all(plain) {
         word.to_owned()

@@ -20,8 +20,8 @@ const PARCEL: Workflow<Parcel, String> = Workflow::named("parcel");
 const PLACED: Topic<Order> = Topic::named("placed");
 /// An order can be sent.
 const PACKED: Topic<Shipment> = Topic::named("packed");
-/// A customer gives another address.
-pub(super) const ADDRESS: Signal<String> = Signal::named("address");
+/// A customer gives another address. If the order is undone, nobody minds it any more.
+pub(super) const ADDRESS: Signal<String> = Signal::named("address").discarded_unless_read();
 
 pub(super) const SHIPPED: &str = "shipped";
 pub(super) const UNDONE: &str = "undone";
@@ -180,20 +180,21 @@ async fn give_back(tx: Tx, (pieces, item): Taken) -> Result<()> {
     Ok(())
 }
 
+const LEDGER: &str = "INSERT INTO ledger (number, cents, receipt) VALUES ($1, $2, $3)";
+
 /// What was booked.
 type Booked = (u32, u32, String);
 
 async fn book(tx: Tx, order: &Order, receipt: &str) -> Result<Booked> {
-    let sql = "INSERT INTO ledger (number, cents, receipt) VALUES ($1, $2, $3)";
-    tx.execute(sql, (order.number, order.cents, receipt))
+    tx.execute(LEDGER, (order.number, order.cents, receipt))
         .await?;
     Ok((order.number, order.cents, receipt.to_owned()))
 }
 
 /// Nothing is taken out of a ledger.
 async fn book_back(tx: Tx, (number, cents, receipt): Booked) -> Result<()> {
-    let sql = "INSERT INTO ledger (number, cents, receipt) VALUES ($1, -$2, $3)";
-    tx.execute(sql, (number, cents, receipt.as_str())).await?;
+    let back = -i64::from(cents);
+    tx.execute(LEDGER, (number, back, receipt.as_str())).await?;
     Ok(())
 }
 

@@ -1,31 +1,31 @@
--- The shop's own tables, beside the engine's. Nothing that happens is unique here on purpose: what
--- happened twice would be seen.
+-- The shop's own tables, beside the engine's, in words that both databases know. Nothing that happens
+-- is unique here on purpose: what happened twice would be seen.
 
 CREATE TABLE stock (
-    item      INTEGER PRIMARY KEY,
+    item      BIGINT PRIMARY KEY,
     name      TEXT NOT NULL,
-    had       INTEGER NOT NULL,
-    remaining INTEGER NOT NULL
-) STRICT;
+    had       BIGINT NOT NULL,
+    remaining BIGINT NOT NULL
+);
 
 CREATE TABLE orders (
-    number   INTEGER NOT NULL,
+    number   BIGINT NOT NULL,
     customer TEXT NOT NULL,
-    item     INTEGER NOT NULL,
-    pieces   INTEGER NOT NULL,
-    cents    INTEGER NOT NULL,
+    item     BIGINT NOT NULL,
+    pieces   BIGINT NOT NULL,
+    cents    BIGINT NOT NULL,
     status   TEXT NOT NULL
-) STRICT;
+);
 
 CREATE TABLE ledger (
-    number  INTEGER NOT NULL,
-    cents   INTEGER NOT NULL,
+    number  BIGINT NOT NULL,
+    cents   BIGINT NOT NULL,
     receipt TEXT NOT NULL
-) STRICT;
+);
 
 CREATE TABLE parcels (
-    number  INTEGER NOT NULL,
-    parcel  INTEGER NOT NULL,
+    number  BIGINT NOT NULL,
+    parcel  BIGINT NOT NULL,
     address TEXT NOT NULL,
     label   TEXT NOT NULL
-) STRICT;
+);

@@ -3,13 +3,11 @@
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use roundel::Engine;
-
 use super::outside::Outside;
+use super::place::{Place, Told};
 use super::shop;
 
 /// After a kill, runs in hand wait so long for another worker. Short, for people who watch.
@@ -17,9 +15,8 @@ const LEASE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The demo's file.
-    #[arg(long)]
-    file: PathBuf,
+    #[command(flatten)]
+    told: Told,
     /// Where the card company and the carrier are.
     #[arg(long)]
     outside: SocketAddr,
@@ -27,7 +24,7 @@ pub(super) struct Args {
 
 /// Works until its standard input ends: when it is told to stop, or when the demo is gone.
 pub(super) async fn work(args: Args) -> Result<(), Box<dyn std::error::Error>> {
-    let engine = Engine::open(&args.file).lease(LEASE).existing();
+    let engine = args.told.engine()?.lease(LEASE);
     let engine = shop::register(engine, Outside(args.outside))
         .start()
         .await?;
@@ -40,9 +37,10 @@ pub(super) async fn work(args: Args) -> Result<(), Box<dyn std::error::Error>> {
 pub(super) struct Worker(Child);
 
 impl Worker {
-    pub(super) fn start(file: &Path, outside: SocketAddr) -> io::Result<Worker> {
+    pub(super) fn start(place: &Place, outside: SocketAddr) -> io::Result<Worker> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["demo", "worker", "--file"]).arg(file);
+        command.args(["demo", "worker"]);
+        place.tell(&mut command);
         command.args(["--outside", &outside.to_string()]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
         Ok(Worker(command.spawn()?))

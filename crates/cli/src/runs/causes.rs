@@ -115,15 +115,9 @@ impl Look<'_> {
         match on {
             On::Nobody => {}
             On::Run(run) => found.extend(client.run(*run).await.ok()),
-            On::Scope(execution, call) => loop {
-                let last = found.last().and_then(|run: &RunView| run.row.number);
-                let from = last.map_or(0, |last| last + 1);
-                let page = client.scope(id, (*execution, *call), from).await?;
-                found.extend(page.items);
-                if !page.more {
-                    break;
-                }
-            },
+            On::Scope(execution, call) => {
+                found = client.scope(id, (*execution, *call)).await?;
+            }
             On::Children => loop {
                 let after = found.last().map(|run: &RunView| run.row.id);
                 let page = client.children(id, after, 1000).await?;
@@ -153,11 +147,16 @@ pub(super) async fn reasons(
         Some(id) => client.publication(id).await?,
         None => None,
     };
+    let queues = match row.state {
+        RunState::Ready => client.queues().await?,
+        _ => Vec::new(),
+    };
     let about = About {
         run,
         moments: &moments,
         topic: publication.as_ref().map(|(_, row)| &row.topic),
         workers,
+        limits: queues.iter().find(|queue| queue.queue == run.lane.workflow),
         now,
     };
     Ok(about.reasons())

@@ -1,7 +1,5 @@
 //! `runs cancel` and `delete`: runs that are named, or all that fit a filter.
 
-use std::io::{BufRead, IsTerminal, Write};
-
 use clap::Args;
 use roundel::{Cancelled, Client, Error, Refusal, RunView, To};
 use serde_json::json;
@@ -9,7 +7,9 @@ use tokio::task::JoinSet;
 
 use super::filter::Filter;
 use crate::exit::{Exit, Failed, Result};
+use crate::many::{Many, counted};
 use crate::show::{Output, Progress};
+use crate::signed::Signed;
 use crate::which::{By, unknown};
 
 /// Requests under way at a time: they share commits.
@@ -19,6 +19,8 @@ const AT_ONCE: usize = 200;
 pub struct Cancel {
     #[command(flatten)]
     which: Selection,
+    #[command(flatten)]
+    signed: Signed,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -30,6 +32,8 @@ pub struct Delete {
     /// Also runs that have not ended; whoever waits for them is told.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    signed: Signed,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -45,15 +49,8 @@ struct Selection {
     by: By,
     #[command(flatten)]
     filter: Filter,
-    /// All runs of the namespace.
-    #[arg(long)]
-    all: bool,
-    /// Do it without asking.
-    #[arg(long, short)]
-    yes: bool,
-    /// Only say how many there are.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    many: Many,
 }
 
 /// What is done to runs.
@@ -64,6 +61,7 @@ struct Deed {
 }
 
 pub(crate) async fn cancel(args: &Cancel, client: &Client) -> Result<Exit> {
+    let client = &args.signed.client(client)?;
     let deed = Deed {
         verb: "cancel",
         done: "asked to end",
@@ -86,6 +84,7 @@ pub(crate) async fn cancel(args: &Cancel, client: &Client) -> Result<Exit> {
 }
 
 pub(crate) async fn delete(args: &Delete, client: &Client) -> Result<Exit> {
+    let client = &args.signed.client(client)?;
     let (force, output) = (args.force, args.output.clone());
     let (verb, done) = ("delete", "deleted");
     let deed = Deed { verb, done, output };
@@ -134,12 +133,12 @@ impl Selection {
             return self.named(deed, client, act).await;
         }
         let found = self.count(client, &may).await?;
-        if self.dry_run || found == 0 {
-            return deed.report(found, 0, self.dry_run);
+        if self.many.dry_run || found == 0 {
+            return deed.report(found, 0, self.many.dry_run);
         }
-        if !self.yes && !agreed(&format!("{} {} and all below?", deed.verb, counted(found)))? {
-            return Err(Failed::usage("nothing was done"));
-        }
+        let runs = counted(found, "run");
+        self.many
+            .agree(&format!("{} {runs} and all below?", deed.verb))?;
         let (mut done, mut failed) = (0, 0);
         let mut progress = Progress::new();
         let mut page = self.filter.runs(client)?.limit(AT_ONCE);
@@ -187,11 +186,7 @@ impl Selection {
         A: Fn(Client, To) -> F,
         F: Future<Output = std::result::Result<Did, Error>>,
     {
-        if self.dry_run {
-            return Err(Failed::usage(
-                "--dry-run is for a filter; named runs are simply shown",
-            ));
-        }
+        self.many.named()?;
         let (mut done, mut exit) = (0, Exit::Done);
         for text in &self.runs {
             let failed = match act(client.clone(), self.by.to(text)).await? {
@@ -225,8 +220,8 @@ impl Deed {
             let mut screen = self.output.screen();
             match (only_counted, self.output.json) {
                 (true, true) => screen.json(&json!({"found": done})),
-                (true, false) => screen.line(&format!("{} to {}", counted(done), self.verb)),
-                _ => screen.line(&format!("{} {}", counted(done), self.done)),
+                (true, false) => screen.line(&format!("{} to {}", counted(done, "run"), self.verb)),
+                _ => screen.line(&format!("{} {}", counted(done, "run"), self.done)),
             }
             if failed > 0 {
                 screen.line(&format!(
@@ -243,23 +238,4 @@ impl Deed {
         screen.json(&json!({"deed": self.verb, "runs": done, "refused": failed}));
         screen.flush()
     }
-}
-
-pub(super) fn counted(runs: usize) -> String {
-    format!("{runs} {}", if runs == 1 { "run" } else { "runs" })
-}
-
-/// Asks whoever sits there; without anybody there, it needs to be said beforehand.
-pub(super) fn agreed(question: &str) -> Result<bool> {
-    let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
-    if !stdin.is_terminal() || !stderr.is_terminal() {
-        return Err(Failed::usage(format!(
-            "{question} nobody is there to be asked; say --yes, or --dry-run to look first"
-        )));
-    }
-    write!(stderr, "{question} [y/N] ")?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    stdin.lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -1,7 +1,7 @@
 //! Which runs: by workflow, state and label.
 
 use clap::Args;
-use roundel::{Client, RunState, Runs};
+use roundel::{Client, Parked, RunState, Runs};
 
 use crate::exit::Result;
 use crate::start::label;
@@ -35,12 +35,24 @@ impl Filter {
         Ok(runs)
     }
 
+    /// Those of them that wait for an operator.
+    pub(super) fn parked(&self, client: &Client) -> Result<Parked> {
+        let mut parked = client.parked();
+        if let Some(workflow) = &self.workflow {
+            parked = parked.of(workflow.clone())?;
+        }
+        if let Some((name, value)) = &self.label {
+            parked = parked.with_label(name.clone(), value.clone())?;
+        }
+        Ok(parked)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.workflow.is_none() && self.state.is_none() && self.label.is_none()
     }
 }
 
-fn state(word: &str) -> std::result::Result<RunState, String> {
+pub(crate) fn state(word: &str) -> std::result::Result<RunState, String> {
     RunState::parse(word).ok_or_else(|| {
         let words: Vec<&str> = RunState::ALL.iter().map(|state| state.as_str()).collect();
         format!("the states are {}", words.join(", "))

@@ -1,14 +1,14 @@
 //! `runs list`: page by page, newest first.
 
 use clap::Args;
-use roundel::{Client, RunId, RunState, RunView, Runs};
-use roundel_core::UndoMark;
+use roundel::{Client, RunId, RunState, RunView, Runs, Trouble, TroubleId};
 use roundel_store::Page;
 use serde_json::{Map, Value, json};
 
 use super::filter::Filter;
 use super::style;
 use crate::exit::{Exit, Result};
+use crate::many::Paging;
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Output, Style, time};
 
@@ -16,19 +16,22 @@ use crate::show::{Output, Style, time};
 pub struct List {
     #[command(flatten)]
     filter: Filter,
-    /// So many at most, 1 to 1,000.
-    #[arg(long, default_value = "50", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-    /// Those after this run: the last of the page before.
-    #[arg(long, value_name = "ID")]
-    after: Option<RunId>,
+    #[command(flatten)]
+    paging: Paging<RunId>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
 pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
     let page = match args.filter.state {
-        Some(RunState::Parked) => troubled(args, client).await?,
+        Some(RunState::Parked) => {
+            let queue = args.filter.parked(client)?.limit(args.paging.limit());
+            let queue = match args.paging.after {
+                Some(after) => queue.after(TroubleId::Run(after)),
+                None => queue,
+            };
+            only_runs(queue.only_runs().fetch().await?)
+        }
         _ => args.runs(client)?.fetch().await?,
     };
     let mut screen = args.output.screen();
@@ -38,7 +41,7 @@ pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     if page.items.is_empty() {
-        let what = match (args.after, args.filter.is_empty()) {
+        let what = match (args.paging.after, args.filter.is_empty()) {
             (None, true) => "no runs",
             (None, false) => "no runs like that",
             (Some(_), _) => "no more runs",
@@ -77,46 +80,29 @@ pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+fn only_runs(page: Page<Trouble>) -> Page<RunView> {
+    let runs = page.items.into_iter().filter_map(|trouble| match trouble {
+        Trouble::Run(run) => Some(*run),
+        Trouble::Signal(_) => None,
+    });
+    Page {
+        items: runs.collect(),
+        more: page.more,
+    }
+}
+
 impl List {
     fn runs(&self, client: &Client) -> Result<Runs> {
-        let runs = self.filter.runs(client)?.limit(self.limit.into());
-        Ok(match self.after {
+        let runs = self.filter.runs(client)?.limit(self.paging.limit());
+        Ok(match self.paging.after {
             Some(after) => runs.after(after),
             None => runs,
         })
     }
 }
 
-/// All that waits for an operator: parked runs, and rollbacks that failed and nobody accepted.
-async fn troubled(args: &List, client: &Client) -> Result<Page<RunView>> {
-    let limit = usize::from(args.limit);
-    let mut page = args.runs(client)?.fetch().await?;
-    let mut failed = args.runs(client)?.in_state(RunState::RollbackFailed);
-    let mut found = 0;
-    loop {
-        let next = failed.fetch().await?;
-        let last = next.items.last().map(|run| run.row.id);
-        let open = next.items.into_iter();
-        let before = page.items.len();
-        page.items
-            .extend(open.filter(|run| run.row.undo == UndoMark::Possible));
-        found += page.items.len() - before;
-        match last.filter(|_| next.more) {
-            Some(last) if found <= limit => failed = failed.after(last),
-            more => {
-                page.more |= more.is_some();
-                break;
-            }
-        }
-    }
-    page.items.sort_by_key(|run| std::cmp::Reverse(run.row.id));
-    page.more |= page.items.len() > limit;
-    page.items.truncate(limit);
-    Ok(page)
-}
-
 /// The workflow, with its version if that is not the first.
-pub(super) fn workflow(run: &RunView) -> String {
+pub(crate) fn workflow(run: &RunView) -> String {
     match run.lane.version {
         1 => run.lane.workflow.to_string(),
         version => format!("{} v{version}", run.lane.workflow),

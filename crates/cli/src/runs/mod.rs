@@ -6,6 +6,7 @@ mod end;
 mod filter;
 mod list;
 mod mend;
+mod prune;
 mod show;
 mod timeline;
 mod tree;
@@ -13,7 +14,10 @@ mod undo;
 mod why;
 
 use clap::Subcommand;
-use roundel::{Client, RunState};
+use roundel::{Client, RunState, RunView};
+
+pub(crate) use filter::state;
+pub(crate) use list::workflow;
 
 use crate::exit::{Exit, Result};
 use crate::show::{Output, Style};
@@ -41,6 +45,8 @@ pub enum Command {
     Undo(undo::Undo),
     /// Remove runs that have ended, and all below them.
     Delete(end::Delete),
+    /// Remove the trees that ended long ago, and what clients published then.
+    Prune(prune::Prune),
 }
 
 impl Command {
@@ -56,6 +62,7 @@ impl Command {
             Command::Complete(args) => &args.output,
             Command::Undo(args) => &args.output,
             Command::Delete(args) => &args.output,
+            Command::Prune(args) => &args.output,
         }
     }
 
@@ -71,12 +78,20 @@ impl Command {
             Command::Complete(args) => mend::complete(&args, client).await,
             Command::Undo(args) => undo::run(&args, client).await,
             Command::Delete(args) => end::delete(&args, client).await,
+            Command::Prune(args) => prune::run(&args, client).await,
         }
     }
 }
 
+/// What keeps a run from going on, as it is told.
+pub(crate) async fn reasons(client: &Client, run: &RunView) -> Result<Vec<String>> {
+    let (workers, now) = (client.workers().await?, client.now());
+    let reasons = causes::reasons(client, run, &workers, now).await?;
+    Ok(reasons.into_iter().map(|reason| reason.text).collect())
+}
+
 /// What a state means to whoever looks.
-fn style(state: RunState) -> Style {
+pub(crate) fn style(state: RunState) -> Style {
     match state {
         RunState::Completed => Style::Good,
         RunState::Failed | RunState::RollbackFailed => Style::Bad,

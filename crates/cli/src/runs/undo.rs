@@ -4,10 +4,11 @@ use clap::Args;
 use roundel::{Client, Preview, RunState, Undone, WouldUndo};
 use serde_json::{Value, json};
 
-use super::end::{agreed, counted};
 use crate::exit::{Exit, Failed, Result};
+use crate::many::{agreed, counted};
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Output, Style};
+use crate::signed::Signed;
 use crate::which::Which;
 
 /// So many are shown unless JSON is asked for.
@@ -24,10 +25,13 @@ pub struct Undo {
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
+    signed: Signed,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
 pub(crate) async fn run(args: &Undo, client: &Client) -> Result<Exit> {
+    let client = &args.signed.client(client)?;
     let id = args.which.find(client).await?.row.id;
     let preview = client.preview_undo(id).await?;
     if args.preview {
@@ -77,7 +81,7 @@ fn sum(preview: &Preview) -> String {
     } else {
         ""
     };
-    format!("{calls} of {}{rest}", counted(runs.len()))
+    format!("{calls} of {}{rest}", counted(runs.len(), "run"))
 }
 
 fn show(args: &Undo, preview: &Preview) -> Result<Exit> {

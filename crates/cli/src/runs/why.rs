@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use roundel::{Entry, Name, RunId, RunState, RunView, Timestamp};
-use roundel_core::{Call, CancelMark, Outcome, UndoMark, WorkerRow};
+use roundel::{Deadline, Entry, Name, QueueLimits, Remainder, RunId, RunState, RunView, Timestamp};
+use roundel_core::{Call, CancelMark, Flow, Outcome, STATE_CHANGED, UndoMark, WorkerRow};
 
 use super::timeline::Moment;
 use crate::show::time;
 
 /// A run that nobody takes up for this long is worth a question.
 const LONG: std::time::Duration = std::time::Duration::from_secs(5);
+/// Calls that are named of those that a failed rollback left.
+const NAMED: usize = 5;
 
 /// What is known of a run.
 pub(super) struct About<'a> {
@@ -20,6 +22,8 @@ pub(super) struct About<'a> {
     /// The topic that set it off.
     pub(super) topic: Option<&'a Name>,
     pub(super) workers: &'a [WorkerRow],
+    /// The limits of its queue.
+    pub(super) limits: Option<&'a QueueLimits>,
     pub(super) now: Timestamp,
 }
 
@@ -80,6 +84,7 @@ impl About<'_> {
             RunState::RollbackFailed if row.undo == UndoMark::Possible => vec![self.stuck()],
             _ => Vec::new(),
         };
+        reasons.extend(self.deadline());
         let note = |text: &str| Reason::new(Kind::Note, text, row.changed_at);
         match row.cancel {
             CancelMark::Requested if !row.state.has_ended() => {
@@ -112,27 +117,19 @@ impl About<'_> {
     }
 
     fn ready(&self) -> Vec<Reason> {
-        let (row, lane, now) = (&self.run.row, &self.run.lane, self.now);
+        let (row, now) = (&self.run.row, self.now);
         let at = row.ready_at.unwrap_or(now);
         if at > now {
             let text = format!("not before {}", time::both(at, now));
             return vec![Reason::new(Kind::Waits, text, row.created_at)];
         }
+        if let Some(text) = self.held_back() {
+            return vec![Reason::new(Kind::Waits, text, at)];
+        }
         let waits = now.since(at);
         let mut text = format!("for a worker, since {}", time::span(waits));
         if waits > LONG {
-            let (workflow, version) = (&lane.workflow, lane.version);
-            let topic = self
-                .topic
-                .map(|topic| format!(", which subscribes to `{topic}`,"));
-            let none = match self.workers.is_empty() {
-                true => ", and none of any kind is registered",
-                false => "",
-            };
-            text = format!(
-                "{text}{none}: is a worker for `{workflow}` version {version}{} running?",
-                topic.unwrap_or_default()
-            );
+            text.push_str(&self.who_could());
         }
         let mut reasons = vec![Reason::new(Kind::Waits, text, at)];
         if row.suspect {
@@ -140,6 +137,84 @@ impl About<'_> {
             reasons.push(Reason::new(Kind::Note, text, at));
         }
         reasons
+    }
+
+    /// Which limit of its queue holds it back.
+    fn held_back(&self) -> Option<String> {
+        let QueueLimits {
+            queue,
+            limits,
+            permits,
+            by_key,
+        } = self.limits.filter(|_| self.run.row.flow == Flow::Free)?;
+        if limits.paused {
+            let how = format!("`roundel queues resume {queue}`");
+            return Some(format!("for its queue `{queue}`, which is paused: {how}"));
+        }
+        let most = limits.concurrency.filter(|most| permits >= most);
+        if let Some(most) = most {
+            let full = format!("{permits} are in hand, and {most} may be at once");
+            return Some(format!("for its queue `{queue}`: {full}"));
+        }
+        let key = self.run.row.flow_key.as_ref();
+        if let Some((key, most)) = key.zip(limits.per_key) {
+            let held = by_key.get(&Some(key.clone())).copied().unwrap_or_default();
+            if held >= most {
+                let full = format!("{held} are in hand, and {most} may be at once");
+                return Some(format!("for its flow key `{key}` in `{queue}`: {full}"));
+            }
+        }
+        let (opens, rate) = (limits.opens_at(self.now)?, limits.rate?);
+        let per = time::span(rate.per);
+        let used = format!("{} in {per} are used up, the next", rate.count);
+        let next = time::from_now(opens, self.now);
+        Some(format!("for its queue `{queue}`: {used} {next}"))
+    }
+
+    /// Which workers have its version, as far as they say.
+    fn who_could(&self) -> String {
+        let (row, lane, now) = (&self.run.row, &self.run.lane, self.now);
+        let topic = self
+            .topic
+            .map(|topic| format!(", which subscribes to `{topic}`"));
+        let topic = topic.unwrap_or_default();
+        let version = format!("version {} of `{}`{topic}", lane.version, lane.workflow);
+        let able = |worker: &&WorkerRow| worker.lanes.contains(&row.lane);
+        let able = self.workers.iter().filter(able);
+        if let Some(worker) = able.max_by_key(|worker| worker.seen_at) {
+            let seen = time::span(now.since(worker.seen_at));
+            let name = &worker.name;
+            return format!(": {name} has {version}, and was last seen {seen} ago");
+        }
+        match self.workers.len() {
+            0 => format!(", and none of any kind is registered: start one that has {version}"),
+            _ if self.workers.iter().any(|worker| worker.lanes.is_empty()) => {
+                format!(": is one running that has {version}?")
+            }
+            1 => format!(": the one that is registered does not have {version}"),
+            count => format!(": none of the {count} that are registered has {version}"),
+        }
+    }
+
+    /// The deadline that counts for it now.
+    fn deadline(&self) -> Option<Reason> {
+        let (row, now) = (&self.run.row, self.now);
+        let (which, due) = match (row.undo, row.cancel) {
+            _ if row.state.has_ended() => return None,
+            (UndoMark::Underway, _) => ("to be undone", row.deadlines.rollback),
+            (_, CancelMark::None) => ("to end", row.deadlines.forward),
+            _ => return None,
+        };
+        let Deadline { at, set_by } = due?;
+        let by = match set_by == row.id {
+            true => "it was started with that".to_owned(),
+            false => format!("run {set_by} set that"),
+        };
+        let text = match at > now {
+            true => format!("it has until {} {which}; {by}", time::both(at, now)),
+            false => format!("it had until {} {which}; {by}", time::both(at, now)),
+        };
+        Some(Reason::new(Kind::Note, text, row.changed_at))
     }
 
     fn parked(&self) -> Reason {
@@ -152,9 +227,10 @@ impl About<'_> {
     fn stuck(&self) -> Reason {
         let (row, id) = (&self.run.row, self.run.row.id);
         let why = failure(self.run).unwrap_or_else(|| "its rollback failed".into());
+        let left = left(self.run);
         let text = format!(
             "{why}; `runs resume {id}` tries that again, with --skip leaves it out, \
-             `runs accept {id}` accepts what remains"
+             `runs accept {id}` accepts what remains{left}"
         );
         Reason::new(Kind::Operator, text, row.changed_at)
     }
@@ -180,6 +256,27 @@ fn failure(run: &RunView) -> Option<String> {
         Some(Outcome::Failure(failure)) => Some(failure.to_string()),
         _ => None,
     }
+}
+
+/// What a rollback that failed has left, by name.
+fn left(run: &RunView) -> String {
+    let Some(Outcome::Failure(failure)) = &run.row.outcome else {
+        return String::new();
+    };
+    let Some(told) = Remainder::told_by(failure) else {
+        return String::new();
+    };
+    let named = told.calls.iter().take(NAMED).map(|call| match call.own {
+        true => format!("`{}`", call.name),
+        false => format!("what `{}` set off", call.name),
+    });
+    let named: Vec<String> = named.collect();
+    let others = told.count - named.len().min(told.count);
+    let more = match others {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    format!(": {}{more}", named.join(", "))
 }
 
 fn open_calls(moments: &[Moment], execution: u32, now: Timestamp) -> Vec<Reason> {
@@ -247,12 +344,16 @@ fn waited_for(
     match what {
         Call::Wait { signal, until } => {
             let until = until.map(|until| format!(", until {}", time::both(until, now)));
-            format!("for signal `{signal}`{}", until.unwrap_or_default())
+            let signal = match *signal == STATE_CHANGED {
+                true => "for its state to be as a condition says".to_owned(),
+                false => format!("for signal `{signal}`"),
+            };
+            format!("{signal}{}", until.unwrap_or_default())
         }
         Call::Sleep { until } => format!("until {}", time::both(*until, now)),
         Call::Child { workflow, run } => format!("for child `{workflow}`, run {run}"),
         Call::Watch { run } => format!("for the end of run {run}"),
-        Call::Publish { topic, window } => {
+        Call::Publish { topic, window, .. } => {
             let closes = window.map(|window| begun.after(window));
             let closes = closes.filter(|closes| *closes > now);
             let closes = closes.map(|at| format!(", and who joins until {}", time::both(at, now)));
@@ -262,6 +363,7 @@ fn waited_for(
             )
         }
         Call::Children { workflow } => format!("for all children `{workflow}`"),
+        Call::Batch { .. } => "for all commands of the batch".to_owned(),
         Call::RollBack { of, execution } => match calls.get(of) {
             Some(what) if execution.is_none() => format!("for what {what} set off to be undone"),
             _ => format!("for what call {of} set off to be undone"),
@@ -331,6 +433,13 @@ mod tests {
             ),
             failed,
             begun(6, Call::Watch { run }),
+            begun(
+                7,
+                Call::Wait {
+                    signal: STATE_CHANGED,
+                    until: None,
+                },
+            ),
         ]);
         let expected = [
             "for signal `signed`".to_owned(),
@@ -340,6 +449,7 @@ mod tests {
             "to try effect `signed` again after attempt 2: 2001-09-09 01:47:10 UTC (in 30 s)"
                 .into(),
             format!("for the end of run {run}"),
+            "for its state to be as a condition says".into(),
         ];
         assert_eq!(found, expected);
     }

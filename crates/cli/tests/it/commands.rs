@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::process::Stdio;
+use std::time::Duration;
 
+use roundel::{Attempt, Cx, Engine, Failure, Workflow};
 use serde_json::{Value, json};
 
 use crate::support::{Place, said};
@@ -241,4 +243,106 @@ fn completions_and_help_are_there() {
     for part in ["Exit codes:", "3  there is no such run", "ROUNDEL_DB"] {
         assert!(help.contains(part), "`{part}` is missing:\n{help}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co_30_a_queue_is_limited_paused_and_resumed_and_why_says_so() {
+    let place = Place::new().await;
+    place
+        .run(&["start", "greet", "\"Ada\"", "--key", "ada"])
+        .ok();
+    let args = [
+        "queues",
+        "set",
+        "greet",
+        "--concurrency",
+        "2",
+        "--rate",
+        "9/1m",
+    ];
+    assert_eq!(place.run(&args).ok().out, "`greet`: 2 at once, 9 in 60s\n");
+    let pause = ["queues", "pause", "greet", "--operator", "ada", "--json"];
+    let told = place.run(&pause).ok().json();
+    assert_eq!(
+        (&told["paused"], &told["in_hand"]),
+        (&json!(true), &json!(0))
+    );
+    assert_eq!(told["rate"], json!({"count": 9, "per_ms": 60_000}));
+    let why = place.run(&["runs", "why", "ada"]).ok().out;
+    assert!(why.contains("which is paused"), "{why}");
+    let listed = place.run(&["queues"]).ok().out;
+    for part in ["greet", "paused", "9 in 1 min"] {
+        assert!(listed.contains(part), "`{part}` is missing:\n{listed}");
+    }
+    let args = [
+        "queues",
+        "set",
+        "greet",
+        "--rate",
+        "none",
+        "--concurrency",
+        "none",
+    ];
+    place.run(&args).ok();
+    let resumed = place.run(&["queues", "resume", "greet"]).ok().out;
+    assert_eq!(resumed, "`greet`: no limits\n");
+    let audit = lines(&place.run(&["audit", "--json"]).ok().out);
+    let actions: Vec<&Value> = audit.iter().map(|row| &row["action"]).collect();
+    assert_eq!(actions, ["limit", "pause", "limit", "resume"]);
+    for wrong in ["0", "many", "9", "9/soon"] {
+        let flag = if wrong.contains('9') {
+            "--rate"
+        } else {
+            "--concurrency"
+        };
+        let told = place.run(&["queues", "set", "greet", flag, wrong]);
+        assert_ne!(told.code, 0, "{wrong}");
+    }
+    let worker = place.worker().await;
+    place.run(&["start", "greet", "\"Bob\"", "--wait"]).ok();
+    worker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co_30_why_names_the_flow_key_that_is_full() {
+    const HOLD: Workflow<u32, u32> = Workflow::named("hold");
+    let place = Place::new().await;
+    let limit = ["queues", "set", "hold", "--per-key", "1"];
+    assert_eq!(place.run(&limit).ok().out, "`hold`: 1 of a key\n");
+    let (go, gate) = tokio::sync::watch::channel(false);
+    let holds = move |cx: Cx, number: u32| {
+        let gate = gate.clone();
+        async move {
+            let held = |_: Attempt| {
+                let mut gate = gate.clone();
+                async move {
+                    let _ = gate.wait_for(|go| *go).await;
+                    Ok::<u32, Failure>(number)
+                }
+            };
+            cx.effect("hold", held).await
+        }
+    };
+    let engine = Engine::open(place.db()).register(HOLD, holds);
+    let engine = engine.start().await.expect("an engine");
+    let start = ["start", "hold", "1", "--key", "one", "--flow-key", "ada"];
+    place.run(&start).ok();
+    let send = ["commands", "send", "hold", "1", "--id", "two"];
+    place
+        .run(&[&send[..], &["--flow-key", "ada"]].concat())
+        .ok();
+    let in_hand = || place.run(&["queues", "--json"]).ok().json();
+    while in_hand()["in_hand_by_key"] != json!({"ada": 1}) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let why = |key| place.run(&["runs", "why", key]).ok().out;
+    let both = why("one") + &why("hold:two");
+    let full = "flow key `ada` in `hold`: 1 are in hand, and 1 may be at once";
+    assert!(both.contains(full), "{both}");
+    go.send_replace(true);
+    for key in ["one", "hold:two"] {
+        let mut handle = engine.handle(HOLD, key).await.unwrap();
+        assert_eq!(handle.result().await.unwrap(), 1);
+    }
+    engine.shutdown().await;
 }

@@ -251,7 +251,8 @@ async fn sc_13_a_subscriber_that_runs_nowhere_is_named_and_can_be_completed() {
         &why,
         &[
             &format!("`order` o waits for run {ship} of `ship`, which waits for a worker, since 1"),
-            "is a worker for `ship` version 1, which subscribes to `placed`, running?",
+            "the one that is registered does not have version 1 of `ship`, which subscribes to \
+             `placed`.",
             "for all that subscribe to `placed`, since",
             "ship ready",
         ],
@@ -380,11 +381,66 @@ async fn why_names_what_is_in_the_way_whatever_it_is() {
     let long_ago = "UPDATE roundel_run SET ready_at = ready_at - 60000000 WHERE key = 'old'";
     place.sql(long_ago);
     let why = place.run(&["runs", "why", "old"]).ok().out;
-    contains(&why, &["is a worker for `waits` version 9 running?\n"]);
+    contains(
+        &why,
+        &["the one that is registered does not have version 9 of `waits`.\n"],
+    );
+    // Who registered before that was kept does not say.
+    place.sql("UPDATE roundel_worker SET lanes = NULL");
+    let why = place.run(&["runs", "why", "old"]).ok().out;
+    contains(&why, &["is one running that has version 9 of `waits`?\n"]);
     gate.notify_waiters();
     engine.shutdown().await;
     let why = place.run(&["runs", "why", "old"]).ok().out;
-    contains(&why, &["none of any kind is registered"]);
+    contains(
+        &why,
+        &["none of any kind is registered: start one that has version 9"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn why_says_who_has_the_version_and_names_the_deadline_and_who_set_it() {
+    const OUTER: Workflow<String, ()> = Workflow::named("outer");
+    const WAITS: Workflow<String, ()> = Workflow::named("waits");
+    let place = Place::empty();
+    let outer = |cx: Cx, what: String| async move {
+        cx.child(WAITS, &what).await?;
+        Ok(())
+    };
+    let waits = |cx: Cx, what| wait_for(cx, what, Arc::default());
+    let engine = Engine::open(place.db()).register(OUTER, outer);
+    let engine = engine.register(WAITS, waits).name("desk 7");
+    let engine = engine.start().await.expect("an engine");
+    let start = engine.start(OUTER, &"time".to_owned()).key("o");
+    let hour = Duration::from_secs(3600);
+    let start = start.forward_deadline(hour).rollback_deadline(2 * hour);
+    let outer = start.await.expect("started").id();
+    let why = loop {
+        let why = place.run(&["runs", "why", "o"]).ok().out;
+        if why.contains("waits until") {
+            break why;
+        }
+    };
+    contains(
+        &why,
+        &[" to end; it was started with that", " UTC (in 59 min"],
+    );
+    contains(&why, &[&format!(" to end; run {outer} set that")]);
+    assert!(!why.contains("to be undone"), "it goes forward:\n{why}");
+    place.sql("UPDATE roundel_run SET forward_by = forward_by - 7200000000, undo = 2");
+    let why = place.run(&["runs", "why", "o"]).ok().out;
+    contains(&why, &["it has until ", " to be undone; "]);
+    // One that nobody takes, though somebody could.
+    place.sql("UPDATE roundel_run SET ready_at = 1, state = 'ready', owner = NULL, undo = 0");
+    let why = place.run(&["runs", "why", "o"]).ok().out;
+    contains(
+        &why,
+        &[
+            "desk 7 has version 1 of `outer`, and was last seen ",
+            "it had until ",
+        ],
+    );
+    drop(engine);
 }
 
 #[tokio::test(flavor = "multi_thread")]

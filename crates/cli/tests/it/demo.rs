@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 use rusqlite::Connection;
 use serde_json::Value;
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection as _, Executor};
 
 fn demo(dir: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_roundel"));
@@ -19,8 +21,8 @@ fn text(bytes: &[u8]) -> &str {
 /// The summary of a demo that went well.
 fn summary(dir: &Path, more: &[&str]) -> Value {
     let output = demo(dir, &[&["--json"], more].concat());
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let said = (text(&output.stderr), text(&output.stdout));
+    assert!(output.status.success(), "{said:?}");
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
 
@@ -67,13 +69,110 @@ fn a_demo_survives_its_kills_and_leaves_a_file_that_says_so() {
     assert_eq!(waits("signals") + waits("timeouts"), paid, "{summary}");
     assert!(waits("signals") > 0, "{summary}");
 
+    what_is_next_can_be_typed(&summary, "");
+}
+
+fn what_is_next_can_be_typed(summary: &Value, password: &str) {
     for line in summary["next"].as_array().expect("commands") {
         let line = line.as_str().expect("a command");
-        let output = Command::new("sh").args(["-c", line]).output();
-        let output = output.expect("a shell");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).env("PGPASSWORD", password);
+        let output = shell.output().expect("a shell");
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
         assert!(!output.stdout.is_empty(), "{line} says something");
     }
+}
+
+/// RO-60: without a database.
+#[test]
+fn a_demo_in_a_folder_of_objects_survives_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["--objects", "--orders", "12", "--seed", "11"];
+    let found = summary(folder.path(), &arguments);
+    assert_eq!(found["adds_up"], true, "{found}");
+    assert!(found["kills"].as_u64() >= Some(1), "{found}");
+    assert!(found["resumed"].as_u64() >= Some(1), "{found}");
+    what_is_next_can_be_typed(&found, "");
+
+    let other = folder.path().join("roundel-demo-objects");
+    let mark = other.join("made-by-roundel-demo");
+    let refused = |what: &str| {
+        let output = demo(folder.path(), &["--objects", "--orders", "1"]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(what), "{said}");
+    };
+    let held = std::fs::File::open(&mark).expect("its mark");
+    held.lock().expect("nobody has it");
+    refused("another demo works in");
+    drop(held);
+    std::fs::remove_file(&mark).expect("it is there");
+    refused("was not made by the demo");
+    assert!(other.join("objects").is_dir());
+    for (arguments, said) in [
+        (["migrate", "--dry-run"], "no schema to migrate"),
+        (["move", "--to=moved.db"], "stay there"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_roundel"));
+        command.args(arguments).arg("--db");
+        command.arg(format!("folder:{}", other.join("objects").display()));
+        let output = command.output().expect("the command runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(said), "{arguments:?}");
+    }
+}
+
+/// On a server, whose schemas are its own from beginning to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demo_on_a_server_survives_too_and_leaves_the_schemas_of_others_alone() {
+    let Some(server) = roundel_testpg::schema() else {
+        return;
+    };
+    let (folder, url) = (tempfile::tempdir().expect("a folder"), server.address());
+    let mut connection = PgConnection::connect(&url).await.expect("a connection");
+    let arguments = ["--db", &url, "--orders", "12", "--seed", "11"];
+    let found = summary(folder.path(), &arguments);
+    assert_eq!(found["adds_up"], true, "{found}");
+    assert!(found["kills"].as_u64() >= Some(1), "{found}");
+    assert!(found["resumed"].as_u64() >= Some(1), "{found}");
+    let numbers = ["orders", "declined", "refused", "effects", "children"];
+    let on_a_file = summary(folder.path(), &["--orders", "12", "--seed", "11"]);
+    for what in numbers {
+        assert_eq!(found[what], on_a_file[what], "{what}");
+    }
+    // No password is shown.
+    let user = url.split(['/', '@']).nth(2).expect("who connects");
+    let password = user.split_once(':').map_or("", |(_, password)| password);
+    assert!(password.is_empty() || !found.to_string().contains(password));
+    what_is_next_can_be_typed(&found, password);
+
+    let kept = summary(
+        folder.path(),
+        &["--db", &url, "--orders", "1", "--seed", "2", "--keep"],
+    );
+    let place = kept["place"].as_str().expect("a place");
+    assert!(place.starts_with("schema roundel_demo_2 on "), "{place}");
+    let seed = "SELECT seed FROM roundel_demo_shop.made_by_roundel_demo";
+    let seed: String = sqlx::query_scalar(seed)
+        .fetch_one(&mut connection)
+        .await
+        .expect("the first is kept");
+    assert_eq!(seed, "11");
+
+    let refused = |what: &str| {
+        let output = demo(folder.path(), &["--db", &url, "--orders", "1"]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(what), "{said}");
+    };
+    let hold = "SELECT pg_advisory_lock(hashtextextended('roundel_demo', 0))";
+    connection.execute(hold).await.expect("it is free");
+    refused("another demo works in the schema roundel_demo");
+    let others = "SELECT pg_advisory_unlock_all(); \
+                  DROP TABLE roundel_demo_shop.made_by_roundel_demo";
+    connection.execute(others).await.expect("it is there");
+    refused("was not made by the demo");
+    let clean = "DROP SCHEMA roundel_demo, roundel_demo_shop, roundel_demo_2, \
+                 roundel_demo_2_shop CASCADE";
+    connection.execute(clean).await.expect("all are there");
 }
 
 #[test]

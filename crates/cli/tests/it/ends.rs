@@ -86,6 +86,26 @@ async fn a_live_run_is_deleted_only_by_force() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ro_51_what_ended_long_ago_is_pruned() {
+    let place = with_runs(1).await;
+    let worker = place.worker().await;
+    place.run(&["start", "greet", "\"Ada\"", "--wait"]).ok();
+    worker.shutdown().await;
+    let prune = ["runs", "prune", "--older-than"];
+    place
+        .run(&[&prune[..], &["1h"]].concat())
+        .fails(2, &["--yes"]);
+    let told = place.run(&[&prune[..], &["1h", "--yes"]].concat()).ok();
+    assert_eq!(told.out, "0 runs removed\n");
+    let told = place.run(&[&prune[..], &["0s", "--yes", "--json"]].concat());
+    assert!(told.ok().json()["runs"].as_u64() >= Some(1));
+    assert_eq!(count(&place, "completed"), 0);
+    place
+        .run(&[&prune[..], &["soon", "--yes"]].concat())
+        .fails(2, &["3d"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_parked_run_says_why_and_is_resumed() {
     let place = with_runs(1).await;
     place
@@ -108,4 +128,185 @@ async fn a_parked_run_says_why_and_is_resumed() {
     assert_eq!(count(&place, "parked"), 1);
     place.run(&["runs", "resume", "k0"]).ok();
     assert_eq!(count(&place, "ready"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co_10_a_parked_run_begins_anew_with_another_input() {
+    let place = Place::new().await;
+    let mut start = vec!["start", "greet", "\"Ada\"", "--key", "k0"];
+    place.run(&start).ok();
+    let resume = ["runs", "resume", "k0", "--input", "\"Bob\""];
+    place.run(&resume).fails(1, &["is ready, not parked"]);
+    place.sql(
+        "UPDATE roundel_run SET state = 'parked', ready_at = NULL, outcome = \
+               '{\"failure\":{\"class\":\"permanent\",\"code\":\"\",\"message\":\"no\"}}'",
+    );
+    place
+        .run(&["runs", "resume", "nobody", "--input", "1"])
+        .fails(3, &["nobody"]);
+    place
+        .run(&["runs", "resume", "k0", "--input", "{"])
+        .fails(2, &["JSON"]);
+    place.run(&resume).ok();
+    let worker = place.worker().await;
+    // The first start's answer, which waits for the run that was begun anew.
+    start.push("--wait");
+    assert_eq!(place.run(&start).ok().out, "\"hello Bob\"\n");
+    worker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co_12_who_ended_a_run_and_why_is_kept_and_cannot_be_changed() {
+    let place = with_runs(3).await;
+    let signed = ["--operator", "anna", "--reason", "ticket 7"];
+    place
+        .run(&[&["runs", "cancel", "k0"][..], &signed].concat())
+        .ok();
+    place
+        .run(&["runs", "delete", "k1", "--force", "--operator", "bert"])
+        .ok();
+    let told = place.run(&["audit", "--json"]).ok();
+    let rows: Vec<serde_json::Value> = told
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let said = |row: &serde_json::Value| {
+        ["operator", "reason", "action", "target", "answer"]
+            .map(|key| row[key].as_str().unwrap_or_default().to_owned())
+    };
+    let rows: Vec<_> = rows.iter().map(said).collect();
+    let expected = [
+        ["anna", "ticket 7", "cancel", "k0", "requested"],
+        ["bert", "", "delete", "k1", "1 runs"],
+    ];
+    assert_eq!(rows, expected.map(|row| row.map(str::to_owned)));
+    let shown = place.run(&["audit", "--by", "anna"]).ok();
+    assert!(
+        shown.out.contains("ticket 7") && !shown.out.contains("bert"),
+        "{shown:?}"
+    );
+    let of = place.run(&["audit", "--run", "k0", "--json"]).ok();
+    assert_eq!(of.out.lines().count(), 1);
+    let sound = place.run(&["audit", "verify", "--json"]).ok().json();
+    assert_eq!((&sound["sound"], &sound["rows"]), (&true.into(), &2.into()));
+    let seal = sound["seal"].as_str().expect("a seal").to_owned();
+    place.run(&["audit", "verify", "--seal", &seal]).ok();
+    place.sql("DELETE FROM roundel_audit WHERE number = 2");
+    let cut = place.run(&["audit", "verify", "--seal", &seal]);
+    assert_eq!(cut.code, 1, "the last rows are missing: {cut:?}");
+    place.sql("UPDATE roundel_audit SET operator = 'carl'");
+    let changed = place.run(&["audit", "verify"]);
+    assert_eq!(changed.code, 1, "{changed:?}");
+    let verified = place.run(&["verify", "--rows-only"]);
+    assert_eq!(verified.code, 1);
+    assert!(verified.out.contains("inv26_audit"), "{verified:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co_10_what_is_parked_is_shown_grouped_and_ended() {
+    let place = Place::new().await;
+    for key in ["a", "b", "c"] {
+        place.run(&["start", "break", "--key", key]).ok();
+    }
+    let worker = place.worker().await;
+    while place.run(&["parked", "count"]).ok().out.trim() != "3" {
+        tokio::task::yield_now().await;
+    }
+    worker.shutdown().await;
+    let listed = place
+        .run(&["parked", "list", "--json", "--limit", "2"])
+        .ok();
+    assert_eq!(listed.out.lines().count(), 2);
+    let listed = place.run(&["parked", "list", "--workflow", "break"]).ok();
+    assert!(listed.out.contains("reason"), "{listed:?}");
+    let group = place.run(&["parked", "groups", "--json"]).ok().json();
+    assert_eq!(group["count"], 3, "{group}");
+    let fingerprint = group["fingerprint"].as_str().expect("a text").to_owned();
+    let shown = place.run(&["parked", "show", "a", "--json"]).ok().json();
+    assert_eq!(shown["fingerprint"], group["fingerprint"]);
+    let of_group = ["--group", &fingerprint];
+    let dry = [&["parked", "cancel", "--dry-run"][..], &of_group].concat();
+    assert_eq!(place.run(&dry).ok().out, "3 runs to cancel\n");
+    let asked = [&["parked", "cancel"][..], &of_group].concat();
+    place.run(&asked).fails(2, &["cancel 3 runs?", "--yes"]);
+    let by_hand = [
+        "parked",
+        "complete",
+        "a",
+        "--value",
+        "1",
+        "--operator",
+        "anna",
+    ];
+    place.run(&by_hand).ok();
+    place
+        .run(&["parked", "retry", "a"])
+        .fails(1, &["completed, not parked"]);
+    let done = [
+        &["parked", "cancel", "--yes", "--json", "--most", "1"][..],
+        &of_group,
+    ]
+    .concat();
+    let done = place.run(&done).ok().json();
+    assert_eq!((&done["done"], &done["more"]), (&1.into(), &true.into()));
+    let audit = place.run(&["audit", "--json"]).ok();
+    assert_eq!(audit.out.lines().count(), 2, "{audit:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn si_10_parked_signals_are_listed_replayed_and_discarded() {
+    let place = Place::new().await;
+    for key in ["a", "b"] {
+        place.run(&["start", "greet", "null", "--key", key]).ok();
+    }
+    for value in ["1", "2", "3"] {
+        place.run(&["signal", "a", "news", value]).ok();
+    }
+    place.run(&["runs", "cancel", "a"]).ok();
+    assert_eq!(place.run(&["parked", "count"]).ok().out, "3\n");
+    let listed = place.run(&["parked", "list", "--json"]).ok();
+    let ids: Vec<String> = listed
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
+        .map(|row| row["id"].as_str().expect("an id").to_owned())
+        .collect();
+    assert!(ids[0].ends_with("/3") && ids[2].ends_with("/1"), "{ids:?}");
+    let listed = place.run(&["parked", "list"]).ok();
+    assert!(listed.out.contains("signal_unread"), "{listed:?}");
+    let shown = place
+        .run(&["parked", "show", &ids[1], "--json"])
+        .ok()
+        .json();
+    assert_eq!(
+        (&shown["signal"], &shown["value"]),
+        (&"news".into(), &2.into())
+    );
+    place
+        .run(&["parked", "retry", &ids[0]])
+        .fails(1, &["is a signal", "replay"]);
+    place
+        .run(&["parked", "replay", &ids[0], "--to", "a"])
+        .fails(1, &["cancelled", "stays parked"]);
+    place.run(&["parked", "replay", &ids[2], "--to", "b"]).ok();
+    let mailbox = place.run(&["runs", "show", "b"]).ok();
+    assert!(mailbox.out.contains("news"), "{mailbox:?}");
+    let all = ["parked", "discard", "--workflow", "greet", "--dry-run"];
+    assert_eq!(place.run(&all).ok().out, "2 signals to discard\n");
+    let all = [
+        "parked",
+        "discard",
+        "--workflow",
+        "greet",
+        "--yes",
+        "--operator",
+        "anna",
+    ];
+    assert_eq!(place.run(&all).ok().out, "discard: 2 signals done\n");
+    place
+        .run(&["parked", "show", &ids[1]])
+        .fails(3, &["no parked signal"]);
+    let audit = place.run(&["audit", "--by", "anna"]).ok();
+    assert!(audit.out.contains("discard"), "{audit:?}");
 }

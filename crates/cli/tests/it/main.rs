@@ -8,6 +8,8 @@ mod faults;
 mod looks;
 mod messages;
 mod mounted;
+mod moving;
+mod queues;
 mod reference;
 mod support;
 mod verify;

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 21] = [
+const COMMANDS: [&[&str]; 45] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -27,8 +27,32 @@ const COMMANDS: [&[&str]; 21] = [
     &["topics", "subscribe"],
     &["topics", "unsubscribe"],
     &["publish"],
+    &["commands", "send"],
+    &["commands", "show"],
+    &["commands", "list"],
+    &["batches", "list"],
+    &["batches", "show"],
+    &["queues"],
+    &["queues", "set"],
+    &["queues", "pause"],
+    &["queues", "resume"],
+    &["parked", "list"],
+    &["parked", "count"],
+    &["parked", "groups"],
+    &["parked", "show"],
+    &["parked", "retry"],
+    &["parked", "cancel"],
+    &["parked", "complete"],
+    &["parked", "undo"],
+    &["parked", "accept"],
+    &["parked", "replay"],
+    &["parked", "offer"],
+    &["parked", "discard"],
+    &["audit"],
+    &["audit", "verify"],
     &["verify"],
     &["migrate"],
+    &["move"],
 ];
 
 #[test]

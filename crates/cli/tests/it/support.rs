@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use roundel::{Cx, Engine, Result as RunResult, Signal, Workflow};
+use roundel::{Cx, Engine, Failure, Result as RunResult, Signal, Workflow};
 use rusqlite::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -92,7 +92,8 @@ impl Place {
         let engine = Engine::open(self.db())
             .register(GREET, greet)
             .register(ASK, ask)
-            .register(REFUSE, refuse);
+            .register(REFUSE, refuse)
+            .register(BREAK, breaks);
         engine.start().await.expect("an engine")
     }
 }
@@ -110,6 +111,7 @@ pub(crate) fn said(command: &mut Command) -> Said {
 pub(crate) const GREET: Workflow<String, String> = Workflow::named("greet");
 pub(crate) const ASK: Workflow<String, String> = Workflow::named("ask");
 pub(crate) const REFUSE: Workflow<(), ()> = Workflow::named("refuse");
+const BREAK: Workflow<(), ()> = Workflow::named("break");
 const ANSWER: Signal<String> = Signal::named("answer");
 
 async fn hello(name: &str) -> RunResult<String> {
@@ -131,4 +133,8 @@ async fn ask(cx: Cx, question: String) -> RunResult<String> {
 
 async fn refuse(_: Cx, (): ()) -> RunResult<()> {
     Err(roundel::Failure::business("we are closed"))
+}
+
+async fn breaks(_: Cx, (): ()) -> RunResult<()> {
+    Err(Failure::permanent("the machine is broken").with_code("broken"))
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Invariant, Read, Report, RunRecord};
-use crate::{Call, Entry, Outcome, RunRow, RunState, UndoBy, UndoMark, Why};
+use crate::{Call, Entry, Outcome, Remainder, RunRow, RunState, UndoBy, UndoMark, Why};
 
 /// Execution and number of an entry. Shown only of one that should not be.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
             }
             (execution, told) = (round.execution, told.next(round.execution));
         }
-        for (number, entry) in (round.first..).zip(entries) {
+        for (number, entry) in (round.first..).zip(entries.iter()) {
             told.take(Place(execution, number), entry, report);
             if number == 1 {
                 begins(record, entry, report);
@@ -326,6 +326,26 @@ impl Told {
         }
     }
 
+    /// A rollback that failed says what it left.
+    fn remainder(&self, row: &RunRow, missing: &[(u32, u32)], report: &mut Report<'_>) {
+        let failed = self.ended == [RunState::RollbackFailed] && !self.skipped;
+        let told = row.outcome.as_ref().filter(|_| failed);
+        let Some(Outcome::Failure(failure)) = told else {
+            return;
+        };
+        let Some(told) = Remainder::told_by(failure) else {
+            return;
+        };
+        let own = told.calls.iter().filter(|call| call.own);
+        let own: BTreeSet<(u32, u32)> = own.map(|call| (call.execution, call.call)).collect();
+        let all = told.calls.len() == told.count;
+        let fits = own.iter().all(|of| missing.contains(of));
+        if !fits || (all && own.len() != missing.len()) {
+            let found = format!("says that (execution, call) {own:?} are not undone");
+            report.add(Invariant::RollbackComplete, found, format!("{missing:?}"));
+        }
+    }
+
     fn finish(&self, row: &RunRow, report: &mut Report<'_>) {
         let state = row.state.as_str();
         let ends: Vec<&str> = self.ended.iter().map(|state| state.as_str()).collect();
@@ -344,6 +364,7 @@ impl Told {
             let found = format!("rolled back, and (execution, call) {missing:?} are not undone");
             report.add(Invariant::RollbackComplete, found, "all of them");
         }
+        self.remainder(row, &missing, report);
         let finally = self.calls.iter().filter(|(_, call)| call.finally);
         let done = |of: u32| self.undone.contains(&(self.execution, of));
         let left: Vec<u32> = finally.map(|(of, _)| *of).filter(|of| !done(*of)).collect();
@@ -382,6 +403,6 @@ impl Known {
 fn sets_off(what: &Call) -> bool {
     matches!(
         what,
-        Call::Child { .. } | Call::Children { .. } | Call::Publish { .. }
+        Call::Child { .. } | Call::Children { .. } | Call::Batch { .. } | Call::Publish { .. }
     )
 }

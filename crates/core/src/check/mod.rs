@@ -9,7 +9,12 @@
 
 mod entries;
 mod gather;
+mod reader;
 mod rows;
+
+pub use reader::Reader;
+
+use std::sync::Arc;
 
 use crate::{
     Entry, GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow,
@@ -59,11 +64,13 @@ pub enum Invariant {
     Storage,
     /// Nothing reaches across namespaces.
     Isolation,
+    /// What was done in somebody's name is there, in order, as it was written.
+    Audit,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 20] = [
+    pub const ALL: [Invariant; 21] = [
         Invariant::OneEffect,
         Invariant::NoLostMessage,
         Invariant::OneEnd,
@@ -84,6 +91,7 @@ impl Invariant {
         Invariant::NoLeak,
         Invariant::Storage,
         Invariant::Isolation,
+        Invariant::Audit,
     ];
 
     /// The word that is shown, with its number.
@@ -110,6 +118,7 @@ impl Invariant {
             Invariant::NoLeak => "inv23_no_leak",
             Invariant::Storage => "inv24_storage",
             Invariant::Isolation => "inv25_isolation",
+            Invariant::Audit => "inv26_audit",
         }
     }
 }
@@ -225,18 +234,23 @@ impl Report<'_> {
 }
 
 /// The entries of each round of a journal, or why they cannot be read.
-type Read = Vec<Result<Vec<Entry>, serde_json::Error>>;
+type Read = Vec<Result<Arc<Vec<Entry>>, serde_json::Error>>;
 
 fn read(record: &RunRecord) -> Read {
     let rounds = record.journal.iter();
-    rounds.map(|round| decode_entries(&round.entries)).collect()
+    let decoded = rounds.map(|round| decode_entries(&round.entries));
+    decoded.map(|entries| entries.map(Arc::new)).collect()
 }
 
 /// Checks one run: its rows, and what its journal says.
 pub fn run(id: RunId, record: &RunRecord, out: &mut Vec<Violation>) {
-    let (read, mut report) = (read(record), Report { run: Some(id), out });
-    rows::run(record, &read, &mut report);
-    entries::run(record, &read, &mut report);
+    of_run(id, record, &read(record), out);
+}
+
+fn of_run(id: RunId, record: &RunRecord, read: &Read, out: &mut Vec<Violation>) {
+    let mut report = Report { run: Some(id), out };
+    rows::run(record, read, &mut report);
+    entries::run(record, read, &mut report);
 }
 
 /// Checks the rows of one run: what holds after any list of operations.

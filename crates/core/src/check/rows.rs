@@ -3,8 +3,8 @@
 use super::entries::Place;
 use super::{Invariant, OfferRecord, Read, Report, RunRecord};
 use crate::{
-    CancelMark, GateId, KeyKind, MailId, Outcome, RunRow, RunState, Taken, Told, UndoMark, WaitId,
-    WaitRow, limits,
+    CancelMark, Flow, GateId, KeyKind, MailId, MailRow, Outcome, RunRow, RunState, Taken, Told,
+    UndoMark, WaitId, WaitRow, limits,
 };
 
 pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
@@ -169,6 +169,15 @@ fn scheduling(row: &RunRow, report: &mut Report<'_>) {
         };
         report.add(invariant, found, "a lease exactly while running");
     }
+    let as_it_should = match row.flow {
+        Flow::Free => true,
+        Flow::Permit => leased,
+        Flow::Pass => !rests && (leased || row.goes_ahead()),
+    };
+    if !as_it_should {
+        let found = format!("{state} and, to the limits of its queue, {:?}", row.flow);
+        report.add(Invariant::NoLeak, found, "a permit exactly while leased");
+    }
     let times = (row.ready_at, row.news_at, row.timer_at, row.waits);
     if rests && row.ready_at.is_some() {
         report.add(
@@ -240,11 +249,25 @@ fn mail(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
             (None, Some((execution, _))) => execution == row.execution || row.state.has_ended(),
             _ => false,
         };
+        parked(row, (id, body), report);
         if !due {
             let found = format!("message {} for {:?}", id.number, body.answers);
             let expected = format!("a signal, or a call of execution {}", row.execution);
             report.add(Invariant::Delivery, found, expected);
         }
+    }
+}
+
+/// What is left in the mailbox of a run that has ended is parked, and only signals are.
+fn parked(row: &RunRow, (id, mail): (&MailId, &MailRow), report: &mut Report<'_>) {
+    let number = id.number;
+    if mail.parked_at.is_none() && row.state.has_ended() {
+        let found = format!("message {number} of a run that has ended");
+        report.add(Invariant::NoLostMessage, found, "parked, or gone");
+    }
+    if mail.parked_at.is_some() && id.name.is_none() {
+        let found = format!("message {number} of the engine's own, parked");
+        report.add(Invariant::NoLostMessage, found, "signals only");
     }
 }
 
@@ -297,8 +320,9 @@ fn passed(record: &RunRecord, (id, wait): (&WaitId, &WaitRow), report: &mut Repo
         let mut waits = record.waits.iter();
         waits.any(|(other, row)| other.name == id.name && row.taken == taken)
     };
-    let free = record.mail.iter().find(|(mail, _)| {
-        wait.taken.is_none() && mail.name.as_ref() == Some(&id.name) && !busy(mail.number)
+    let free = record.mail.iter().find(|(mail, row)| {
+        let free = row.parked_at.is_none() && !busy(mail.number);
+        wait.taken.is_none() && mail.name.as_ref() == Some(&id.name) && free
     });
     if let Some((mail, _)) = free {
         let (call, number) = (id.call, mail.number);

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::states;
+use super::{starts, states};
 use crate::mutant::{self, Mutant};
 use crate::{
-    CancelMark, Caused, Consumed, GateId, MailId, Name, Outcome, Parent, Refusal, Round, Rows,
-    RunId, RunRow, RunState, StateRow, Then, Timestamp, UndoMark, WaitId, WaitRow, WorkerId,
-    limits,
+    CancelMark, Caused, Consumed, Fence, GateId, MailId, Name, Outcome, Parent, Refusal, Round,
+    Rows, RunId, RunRow, RunState, STATE_CHANGED, StateRow, Then, Timestamp, UndoMark, WaitId,
+    WaitRow, WorkerId, limits,
 };
 
-/// May this worker take a step of the run under this epoch? Asked before user code runs inside the
+/// May this worker take a step of the run under this fence? Asked before user code runs inside the
 /// transaction; the commit asks again.
 ///
 /// # Errors
@@ -18,10 +18,10 @@ use crate::{
 pub fn may_step(
     rows: &Rows,
     run: RunId,
-    (worker, epoch): (WorkerId, u64),
+    (worker, fence): (WorkerId, Fence),
     now: Timestamp,
 ) -> Result<(), Refusal> {
-    let row = owned(rows, run, worker, epoch)?;
+    let row = owned(rows, run, worker, fence)?;
     let undoing = row.undo == UndoMark::Underway;
     if row.cancel != CancelMark::None && !undoing && !mutant::on(Mutant::StepsAfterCancel) {
         return Err(Refusal::CancelRequested { run });
@@ -32,14 +32,16 @@ pub fn may_step(
     }
 }
 
-/// The run, if this worker has it under this epoch.
-fn owned(rows: &Rows, run: RunId, worker: WorkerId, epoch: u64) -> Result<&RunRow, Refusal> {
+/// The run, if this worker has it under this fence. Who does not know when it was started has just
+/// begun it: what comes first is the same for whichever run has the id.
+fn owned(rows: &Rows, run: RunId, worker: WorkerId, fence: Fence) -> Result<&RunRow, Refusal> {
     let row = rows.run(run).ok_or(Refusal::UnknownRun { run })?;
-    let late = row.epoch != epoch && !mutant::on(Mutant::EpochIgnored);
-    if (late || row.owner != Some(worker)) && !mutant::on(Mutant::NoFence) {
+    let late = row.epoch != fence.epoch && !mutant::on(Mutant::EpochIgnored);
+    let another = fence.created_at.is_some() && !row.fence().is_same_run(fence);
+    if (late || another || row.owner != Some(worker)) && !mutant::on(Mutant::NoFence) {
         return Err(Refusal::Fenced {
             run,
-            epoch,
+            epoch: fence.epoch,
             current: row.epoch,
         });
     }
@@ -53,7 +55,7 @@ pub(super) fn round(
     now: Timestamp,
 ) -> Result<Option<StateRow>, Refusal> {
     let run = round.run;
-    let row = owned(rows, run, round.worker, round.epoch)?;
+    let row = owned(rows, run, round.worker, round.fence())?;
     // Until it has taken up the request to end, its journal says that next, or that it has ended.
     let silent = round.count == 0 || round.cancel_seen || matches!(round.then, Then::End(..));
     let silent = silent || mutant::on(Mutant::BegunAfterCancel);
@@ -61,11 +63,14 @@ pub(super) fn round(
     let fails = matches!(round.then, Then::End(RunState::Failed, _))
         && (round.cancel_seen || row.cancel == CancelMark::Seen);
     let forward = round.is_forward() && !fails;
+    // A rollback that failed may be taken up again, and must then know why it goes on.
+    let stuck = matches!(round.then, Then::End(RunState::RollbackFailed, _));
+    let overtakes = stuck && !round.cancel_seen;
     let refused = match row.cancel {
         // What a run did is undone also after it was asked to end.
         _ if row.undo == UndoMark::Underway => false,
         CancelMark::None => false,
-        CancelMark::Requested => !silent || forward,
+        CancelMark::Requested => !silent || forward || overtakes,
         CancelMark::Seen => forward,
     };
     if refused && !mutant::on(Mutant::StepsAfterCancel) {
@@ -78,6 +83,7 @@ pub(super) fn round(
     }
     limits(round, row)?;
     consistent(round, rows, row).map_err(|what| Refusal::Inconsistent { run, what })?;
+    starts::may_send(round.sent(), rows)?;
     states::next(rows.states.get(&run), &round.state)
 }
 
@@ -86,11 +92,10 @@ fn limits(round: &Round, row: &RunRow) -> Result<(), Refusal> {
         Then::ContinueAsNew(started, _) => started.len().max(round.entries.len()),
         _ => round.entries.len(),
     };
-    Refusal::over(
-        "what one round sets off",
-        limits::FAN_OUT,
-        round.caused.len(),
-    )?;
+    let batches = || round.caused.iter().filter_map(Caused::batch);
+    let members: usize = batches().map(|batch| batch.members.len()).sum();
+    let sets_off = (round.caused.len() - batches().count()) + members;
+    Refusal::over("what one round sets off", limits::FAN_OUT, sets_off)?;
     Refusal::over("a round's size in bytes", limits::ROUND_BYTES, bytes)?;
     let reserve = match round.then {
         Then::End(..) | Then::ContinueAsNew(..) | Then::Park(_) => limits::JOURNAL_RESERVE,
@@ -139,6 +144,13 @@ fn consistent(round: &Round, rows: &Rows, row: &RunRow) -> Result<(), &'static s
             }
             Caused::Spawn(_, start) => {
                 ensure(start.parent.is_none(), "what it spawned has a parent")?;
+            }
+            Caused::Send(start) => {
+                let own = rows.lane(row.lane).namespace == start.namespace;
+                ensure(own, "it sends into another namespace")?;
+                let plain = start.parent.is_none() && start.signal.is_none();
+                let plain = plain && start.claimant.is_none() && start.first.is_none();
+                ensure(plain, "what a step sent is more than a start")?;
             }
             _ => {}
         }
@@ -192,10 +204,16 @@ fn waits(round: &Round, rows: &Rows, namespace: &Name) -> Result<(), &'static st
     for wait in &round.opened {
         let (name, call) = (wait.name.clone(), wait.call);
         let known = rows.waits.get(&WaitId { run, name, call });
-        ensure(known.is_none(), "it opened a wait that is open")?;
+        let again = round.closed.contains(&(wait.name.clone(), call));
+        ensure(known.is_none() || again, "it opened a wait that is open")?;
         ensure(open.insert((&wait.name, call)), "it opened a wait twice")?;
         let gate = !wait.offerable || has_gate(&wait.name);
         ensure(gate, "it opened a wait for offers without its gate")?;
+        let looked = wait.name != STATE_CHANGED || (round.state_seen.is_some() && !wait.offerable);
+        ensure(
+            looked,
+            "it waits for its state to change and has not looked at it",
+        )?;
     }
     for (name, call) in &round.closed {
         let (name, call) = (name.clone(), *call);

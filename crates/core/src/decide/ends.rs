@@ -2,14 +2,15 @@
 
 use super::scopes::lower;
 use super::signals::let_go;
-use super::wakes::{own_mail, tell};
+use super::wakes::tell;
+use super::{batches, leftovers};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Claimant, Hint, LatchId, Outcome, Parent, Rows, RunId, RunState, Timestamp, Told, UndoMark,
-    WaitId,
+    Batch, Claimant, Hint, LatchId, Outcome, Parent, Rows, RunId, RunState, Timestamp, Told,
+    UndoMark, WaitId,
 };
 
-/// Ends the run. Signals it did not read stay with it, to be seen; answers to its own calls go.
+/// Ends the run. What it did not read is settled; answers to its own calls go.
 pub(super) fn end(
     rows: &mut Rows,
     id: RunId,
@@ -25,17 +26,8 @@ pub(super) fn end(
     if !mutant::on(Mutant::EndKeepsWaits) {
         close_waits(rows, id, claimant, now);
     }
-    let (first, last) = own_mail(id);
-    let unread: Vec<_> = rows
-        .mail
-        .range(first, last)
-        .map(|(id, _)| id.clone())
-        .collect();
-    for mail in &unread {
-        rows.mail.remove(mail);
-    }
+    leftovers::settle(rows, id, claimant, now);
     let row = rows.run_mut(id).expect("a run that ends exists");
-    row.mail -= u32::try_from(unread.len()).expect("a mailbox is small");
     assert!(!row.state.has_ended(), "run {id} ended twice");
     row.owner = None;
     row.lease_until = None;
@@ -47,6 +39,7 @@ pub(super) fn end(
     row.matched = 0;
     row.watchers = 0;
     row.undo = match state {
+        RunState::RollbackFailed if mutant::on(Mutant::AcceptedUnasked) => UndoMark::Accepted,
         RunState::RollbackFailed => UndoMark::Possible,
         RunState::RolledBack | RunState::Cancelled => UndoMark::Nothing,
         _ => row.undo,
@@ -84,7 +77,21 @@ pub(super) fn announce(
     for watch in watches {
         rows.watches.remove(&watch);
         let (_, watcher, execution, call) = watch;
+        if call == Batch::HELD {
+            batches::release(rows, watcher, now);
+            continue;
+        }
         tell(rows, (watcher, execution, call), outcome, claimant, now);
+    }
+}
+
+/// A planted bug: who waits for a run is told that it is parked, as if that were its end.
+pub(super) fn told_parked(rows: &mut Rows, id: RunId, now: Timestamp) {
+    let told = rows.run(id).map(|row| (row.parent, row.told));
+    if let Some((Some(parent), told)) = told
+        && let Some(latch) = latch_of(parent.run, told)
+    {
+        lower(rows, latch, 1, None, now);
     }
 }
 
@@ -98,12 +105,12 @@ pub(crate) fn latch_of(run: RunId, told: Told) -> Option<LatchId> {
     else {
         return None;
     };
-    Some(LatchId {
+    let by = Parent {
         run,
         execution,
         call,
-        part,
-    })
+    };
+    Some(LatchId::of(by, part))
 }
 
 /// Is it another call than the one that set the run off that waits: one that rolls it back?

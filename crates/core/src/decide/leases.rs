@@ -8,13 +8,15 @@
 //! of that run ends by time all the same, it may kill its worker late: from then on only a commit
 //! frees the slot.
 
+use super::queues::{self, Permits};
 use super::rounds::park;
 use super::undos;
 use super::wakes::{grant, inbox};
 use crate::mutant::{self, Mutant};
 use crate::{
-    CancelMark, Claim, Claimant, Failure, Hint, LaneId, Lease, Refusal, Register, Release, Renew,
-    Renewed, Reply, Rows, RunId, RunState, Timestamp, UndoMark, WorkerId, WorkerRow, limits,
+    CancelMark, Claim, Claimant, Failure, Flow, Hint, Lease, Refusal, Register, Release, Renew,
+    Renewed, Reply, Rows, RunId, RunRow, RunState, Timestamp, UndoMark, WorkerId, WorkerRow,
+    limits,
 };
 
 /// Leases what the search found and is due.
@@ -25,11 +27,12 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
     }
     let mut next = rows.found_next.take();
     let limit = claim.limit.min(limits::CLAIM);
-    let found = std::mem::take(&mut rows.found);
+    let mut permits = Permits::of(&claim.lanes, rows, now);
+    let found = permits.in_turn(std::mem::take(&mut rows.found), rows);
     let due = |rows: &Rows, id: RunId| {
         let row = rows.run(id)?;
         let mine = claim.lanes.contains(&row.lane) || mutant::on(Mutant::AnyVersionClaimed);
-        let fits = mine && !row.is_leased(now);
+        let fits = mine && !row.is_leased(now) && !is_blocked(rows, row);
         row.ready_at
             .filter(|at| fits && (*at <= now || row.owner.is_some()))
     };
@@ -40,6 +43,10 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
             break;
         }
         let row = rows.run(id).expect("found");
+        let before = row.flow;
+        if !permits.may(row) {
+            continue;
+        }
         let elsewhere = row.holder.is_some_and(|holder| holder != worker);
         let head_start = since.after(limits::HEAD_START);
         if row.owner.is_none() && elsewhere && row.news_at.is_some() && now < head_start {
@@ -68,11 +75,21 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
             },
             now,
         );
+        permits.give(rows, id, before);
     }
+    rows.permits.clear();
+    let opens = permits.close(rows, now);
+    next = next.into_iter().chain(opens).min();
     Ok(Reply::Claimed {
         runs: super::taken(rows),
         next,
     })
+}
+
+/// Never: a run that cannot go on is nobody's concern but its own.
+fn is_blocked(rows: &Rows, row: &RunRow) -> bool {
+    let blocks = |other: &RunRow| other.lane == row.lane && other.state == RunState::Parked;
+    mutant::on(Mutant::ParkedBlocksOthers) && rows.runs().any(blocks)
 }
 
 /// Is the worker's place for suspects free? A lease there that has ended by time, which the search
@@ -97,16 +114,18 @@ fn free_slot(rows: &mut Rows, worker: WorkerId, now: Timestamp) -> bool {
 fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
     let row = rows.run_mut(id).expect("found");
     let owner = row.owner.expect("an expired lease has an owner");
+    let held = (row.lane, row.flow);
     row.end_lease();
     let again = std::mem::replace(&mut row.suspect, true);
     row.holder = None;
     row.news_at = Some(now);
     row.settle(now);
-    if mutant::on(Mutant::LostWorkerFails) && row.undo == UndoMark::Possible {
+    let (lane, undo) = (row.lane, row.undo);
+    queues::give_back(rows, held, now);
+    if mutant::on(Mutant::LostWorkerFails) && undo == UndoMark::Possible {
         undos::lost(rows, id, now);
         return false;
     }
-    let lane = row.lane;
     if rows
         .workers
         .get(&owner)
@@ -160,10 +179,16 @@ pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renew
                 lease: Lease::Lost,
             };
         }
+        let lane = rows.run(*run).expect("found").lane;
+        let counts = rows.is_limited(lane);
         let row = rows.run_mut(*run).expect("found");
+        if counts && row.flow == Flow::Free {
+            // Its queue has got limits since it was leased.
+            row.flow = Flow::Permit;
+        }
         row.lease_until = row.lease_until.max(Some(until));
         let (cancel, matched) = (row.cancel == CancelMark::Requested, row.matched);
-        let (changed_at, epoch) = (row.changed_at, row.epoch);
+        let (changed_at, fence) = (row.changed_at, row.fence());
         row.settle(changed_at);
         let inbox = if matched > 0 {
             inbox(rows, *run)
@@ -171,7 +196,7 @@ pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renew
             Vec::new()
         };
         let lease = Lease::Kept {
-            epoch,
+            fence,
             cancel,
             inbox,
         };
@@ -188,6 +213,7 @@ pub(super) fn release(release: &Release, rows: &mut Rows, now: Timestamp) -> usi
         if row.owner != Some(release.worker) {
             continue;
         }
+        let held = (row.lane, row.flow);
         let row = rows.run_mut(*id).expect("found");
         row.end_lease();
         row.holder = None;
@@ -195,6 +221,7 @@ pub(super) fn release(release: &Release, rows: &mut Rows, now: Timestamp) -> usi
         row.settle(now);
         let lane = row.lane;
         rows.hints.push(Hint::Ready(lane, now));
+        queues::give_back(rows, held, now);
         given_up += 1;
         if let Some(worker) = rows.workers.get_mut(&release.worker) {
             worker.suspect = worker.suspect.filter(|suspect| suspect != id);
@@ -206,24 +233,50 @@ pub(super) fn release(release: &Release, rows: &mut Rows, now: Timestamp) -> usi
     given_up
 }
 
-/// Makes a worker and its lanes known.
-pub(super) fn register(register: &Register, rows: &mut Rows, now: Timestamp) -> Reply {
-    let lanes: Vec<LaneId> = register
-        .lanes
-        .iter()
-        .map(|lane| rows.make_lane(lane.clone()))
-        .collect();
+/// Makes a worker and its lanes known, and forgets those that have not been seen for long.
+pub(super) fn register(
+    register: &Register,
+    rows: &mut Rows,
+    now: Timestamp,
+) -> Result<Reply, Refusal> {
+    let name = &register.name;
+    Refusal::over("a worker's name in bytes", limits::NAME_BYTES, name.len())?;
+    Refusal::nul("a worker's name", name)?;
+    forget_unseen(rows, now);
+    let lanes = rows.make_lanes(&register.lanes);
     let row = WorkerRow {
         id: register.worker,
         name: register.name.clone(),
         started_at: now,
         seen_at: now,
         suspect: None,
+        lanes: Vec::new(),
     };
-    if rows.workers.get(&register.worker).is_none() {
+    let known = rows.workers.get(&register.worker).cloned();
+    let mut row = known.clone().unwrap_or(row);
+    row.lanes.extend(&lanes);
+    row.lanes.sort_unstable();
+    row.lanes.dedup();
+    if known.as_ref() != Some(&row) {
         rows.workers.put(register.worker, row);
     }
-    Reply::Registered(lanes)
+    Ok(Reply::Registered(lanes))
+}
+
+/// Those that left without a word. One of them may be alive, after a jump of the clock: it
+/// registers again when it is told that nobody knows it. One that was lost with a suspect is kept
+/// until that is claimed, because then it counts.
+fn forget_unseen(rows: &mut Rows, now: Timestamp) {
+    for worker in std::mem::take(&mut rows.unseen) {
+        let Some(row) = rows.workers.get(&worker) else {
+            continue;
+        };
+        let suspect = row.suspect.and_then(|run| rows.run(run));
+        let counts = suspect.is_some_and(|run| run.owner == Some(worker));
+        if row.seen_at.after(limits::UNSEEN) < now && !counts {
+            rows.workers.remove(&worker);
+        }
+    }
 }
 
 /// A parked run that may go on.

@@ -3,10 +3,15 @@
 //! Invariants: a refused operation changes nothing. Fences are checked before anything else. What
 //! one round causes and the round itself are decided together. `now` comes in and never goes back.
 
+mod audits;
+mod batches;
 mod checks;
+mod conditions;
 mod ends;
 mod leases;
+mod leftovers;
 mod operators;
+mod queues;
 mod rounds;
 mod scopes;
 mod signals;
@@ -15,6 +20,7 @@ mod states;
 mod undos;
 mod wakes;
 
+pub(crate) use batches::is_batch;
 pub use checks::may_step;
 pub(crate) use ends::latch_of;
 pub use undos::undone;
@@ -43,6 +49,9 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Offer(offer) => {
             signals::offer(offer, rows, now).map(|sent| Reply::Sent(sent, taken(rows)))
         }
+        Op::Redirect(redirect) => {
+            leftovers::redirect(redirect, rows, now).map(|sent| Reply::Sent(sent, taken(rows)))
+        }
         Op::Cancel(cancel) => {
             let answer = operators::cancel(cancel, rows, now);
             Ok(Reply::Cancelled(answer, taken(rows)))
@@ -51,7 +60,7 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Claim(claim) => leases::claim(claim, rows, now),
         Op::Renew(renew) => Ok(Reply::Renewed(leases::renew(renew, rows, now))),
         Op::Release(release) => Ok(Reply::Released(leases::release(release, rows, now))),
-        Op::Register(register) => Ok(leases::register(register, rows, now)),
+        Op::Register(register) => leases::register(register, rows, now),
         Op::Publish(publish) => scopes::publish(publish, None, rows, now).map(Reply::Published),
         Op::Subscribe(subscribe) => scopes::subscribe(subscribe, rows, now).map(Reply::Subscribed),
         Op::Join(join) => scopes::join(join, rows, now).map(Reply::Joined),
@@ -60,6 +69,10 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Accept(accept) => undos::accept(accept, rows, now),
         Op::Resume(resume) => operators::resume(resume, rows, now),
         Op::Delete(delete) => operators::delete(delete, rows, now),
+        Op::IfParked(op) => operators::if_parked(op, rows, now),
+        Op::Limit(limit) => queues::limit(limit, rows, now).map(Reply::Limited),
+        Op::Audited(audited) => audits::audited(audited, rows, now),
+        Op::Forget(forget) => Ok(Reply::Forgotten(operators::forget(forget, rows, now))),
     }
 }
 
@@ -97,7 +110,11 @@ pub(crate) fn run_key(namespace: &Name, key: &Name) -> KeyId {
 /// The key under which a sender's repeated signal is recognised.
 pub(crate) fn sender_key(signal: &Signal, key: &Name) -> KeyId {
     let target = match &signal.target {
-        Target::Run(run) => format!("run/{run}/{key}"),
+        Target::Run(run) => {
+            let mut text = uuid::Uuid::encode_buffer();
+            let run = run.0.as_hyphenated().encode_lower(&mut text);
+            ["run/", run, "/", key.as_str()].concat()
+        }
         Target::Key(name) => format!("key/{}/{name}/{key}", name.as_str().len()),
     };
     KeyId {

@@ -2,12 +2,12 @@
 
 use super::leases::unpark;
 use super::wakes::wake;
-use super::{ends, require_run, states, target_run, undos};
+use super::{conditions, ends, queues, require_run, rounds, states, target_run, undos};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Cancel, CancelMark, Cancelled, Claimant, Complete, Delete, Entry, Failure, Hint, Outcome,
-    Patch, Patched, Refusal, Reply, Resume, Rows, RunId, RunState, StateChange, Timestamp,
-    UndoMark, limits,
+    Cancel, CancelMark, Cancelled, Claimant, Class, Complete, Delete, Entry, Failure, Forget, Hint,
+    Op, Outcome, Patch, Patched, Refusal, Reply, Resume, Rows, RunId, RunRow, RunState,
+    StateChange, Timestamp, UndoMark, limits,
 };
 
 /// Marks a run; it ends at its next boundary.
@@ -33,11 +33,16 @@ pub(super) fn cancel(cancel: &Cancel, rows: &mut Rows, now: Timestamp) -> Cancel
     Cancelled::Requested
 }
 
-/// Marks one run, and wakes it: its next round marks what is below it.
+/// Marks one run, and wakes it: its next round marks what is below it. One that nobody has begun
+/// ends at once: nobody may ever be there who could begin it.
 pub(super) fn mark(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: Timestamp) {
     let Some(row) = rows.run(id) else { return };
     let undoing = row.undo == UndoMark::Underway;
     if row.cancel != CancelMark::None || row.state.has_ended() || undoing {
+        return;
+    }
+    if is_unbegun(row, now) {
+        end_unbegun(rows, id, now);
         return;
     }
     let row = rows.run_mut(id).expect("found");
@@ -55,6 +60,31 @@ pub(super) fn mark(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: 
         return;
     }
     wake(rows, id, claimant, now);
+}
+
+/// Has nobody begun it?
+fn is_unbegun(row: &RunRow, now: Timestamp) -> bool {
+    let begun = row.head > 1 || row.execution > 1 || row.waits > 0 || row.is_leased(now);
+    !begun && row.undo == UndoMark::Nothing && !row.state.has_ended()
+}
+
+fn end_unbegun(rows: &mut Rows, id: RunId, now: Timestamp) {
+    let failure = Failure::new(Class::Cancelled, "the run was cancelled").with_code("cancelled");
+    let outcome = Outcome::Failure(Box::new(failure));
+    end_by_hand(rows, id, (RunState::Cancelled, &outcome), now);
+}
+
+/// Ends a run that nobody has.
+fn end_by_hand(rows: &mut Rows, id: RunId, end: (RunState, &Outcome), now: Timestamp) {
+    let row = rows.run_mut(id).expect("found");
+    let held = (row.lane, row.flow);
+    if row.owner.is_some() {
+        row.end_lease();
+    }
+    (row.crashes, row.suspect) = (0, false);
+    undos::append(rows, id, &[Entry::Ended { state: end.0 }], now);
+    ends::end(rows, id, end, NOBODY, now);
+    queues::give_back(rows, held, now);
 }
 
 /// Merges a patch into the state of a run that has not ended.
@@ -75,6 +105,7 @@ pub(super) fn patch(patch: &Patch, rows: &mut Rows, now: Timestamp) -> Result<Pa
     let state = states::next(rows.states.get(&id), &[change])?.expect("one change");
     rows.states.put(id, state.clone());
     rows.run_mut(id).expect("found").changed_at = now;
+    conditions::tell(rows, id, now, |_| true);
     Ok(Patched::Changed(state))
 }
 
@@ -91,11 +122,55 @@ pub(super) fn resume(resume: &Resume, rows: &mut Rows, now: Timestamp) -> Result
     if state != RunState::Parked {
         return Err(Refusal::NotParked { run, state });
     }
+    if let Some(anew) = &resume.anew {
+        Refusal::payload(anew.started.len())?;
+        if rows.run(run).expect("found").execution != anew.execution {
+            return Err(Refusal::HasBegun { run, state });
+        }
+        nothing_open(rows, run)?;
+        undos::append(rows, run, &[Entry::Continued], now);
+        let epoch = rows.run(run).expect("found").epoch - 1;
+        rounds::continue_as_new(rows, (run, epoch), (&anew.started, None), NOBODY, now);
+    }
     unpark(rows, run, now);
     Ok(Reply::Resumed)
 }
 
-/// Ends a run that nobody has begun, with a value that comes from elsewhere.
+/// What is not parked is left alone: somebody else may have been faster.
+pub(super) fn if_parked(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
+    let about = op.about().ok_or(Refusal::NotAudited)?;
+    if let Some(target) = &about.target {
+        let run = require_run(rows, about.namespace, target)?;
+        let row = rows.run(run).expect("found");
+        if !row.awaits_operator() {
+            let state = row.state;
+            return Err(Refusal::NotParked { run, state });
+        }
+    }
+    super::decide(op, rows, now)
+}
+
+/// A run can begin anew, or end, by hand only if it waits for nothing and nothing below it runs.
+fn nothing_open(rows: &mut Rows, run: RunId) -> Result<(), Refusal> {
+    let below = std::mem::take(&mut rows.found);
+    let row = rows.run(run).expect("found");
+    if row.waits > 0 || below.len() > limits::DELETE {
+        let state = row.state;
+        return Err(Refusal::HasBegun { run, state });
+    }
+    let below = below.iter().filter(|id| **id != run);
+    let mut below = below.filter_map(|id| rows.run(*id));
+    match below.find(|row| !row.state.has_ended()) {
+        Some(row) => Err(Refusal::NotEnded {
+            run: row.id,
+            state: row.state,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Ends a run that nobody has begun, or that is parked, with a value that comes from elsewhere. One
+/// that was asked to end does so as that: its lease may have been given back before it did.
 pub(super) fn complete(
     complete: &Complete,
     rows: &mut Rows,
@@ -105,22 +180,26 @@ pub(super) fn complete(
     let run = require_run(rows, &complete.namespace, &complete.target)?;
     let row = rows.run(run).expect("found");
     let state = row.state;
-    let begun = row.head > 1 || row.execution > 1 || row.waits > 0 || row.is_leased(now);
-    if begun || row.undo != UndoMark::Nothing || row.state.has_ended() {
+    let asked = row.cancel != CancelMark::None && !state.has_ended();
+    if asked && !mutant::on(Mutant::CompletedAfterCancel) {
+        return Err(Refusal::CancelRequested { run });
+    }
+    if state == RunState::Completed && mutant::on(Mutant::RepliedTwice) {
+        rows.run_mut(run).expect("found").outcome = Some(Outcome::Value(complete.value.clone()));
+        return Ok(Reply::Completed);
+    }
+    if state == RunState::Parked && row.undo == UndoMark::Nothing {
+        nothing_open(rows, run)?;
+    } else if !is_unbegun(row, now) {
         return Err(Refusal::HasBegun { run, state });
     }
-    let row = rows.run_mut(run).expect("found");
-    if row.owner.is_some() {
-        row.end_lease();
-    }
-    let (state, outcome) = (RunState::Completed, Outcome::Value(complete.value.clone()));
-    undos::append(rows, run, &[Entry::Ended { state }], now);
-    ends::end(rows, run, (state, &outcome), NOBODY, now);
+    let outcome = Outcome::Value(complete.value.clone());
+    end_by_hand(rows, run, (RunState::Completed, &outcome), now);
     Ok(Reply::Completed)
 }
 
 /// Takes nothing that it wakes.
-const NOBODY: Claimant = Claimant {
+pub(super) const NOBODY: Claimant = Claimant {
     worker: crate::WorkerId(uuid::Uuid::nil()),
     lease: limits::LEASE,
 };
@@ -142,7 +221,7 @@ pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result
     for id in tree {
         ends::close_waits(rows, *id, NOBODY, now);
         let row = rows.run(*id).expect("found");
-        let state = row.state;
+        let (state, held) = (row.state, (row.lane, row.flow));
         let parent = row
             .parent
             .filter(|_| *id == run)
@@ -154,9 +233,26 @@ pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result
             ends::announce(rows, (*id, parent), (state, &outcome), None, now);
         }
         rows.hints.push(Hint::AtRest(*id, state, None));
+        queues::give_back(rows, held, now);
     }
     Ok(Reply::Deleted {
         runs: tree.len(),
         more,
     })
+}
+
+/// Removes what a client published, unless something of it is left or may still come. Returns
+/// whether it went.
+pub(super) fn forget(forget: &Forget, rows: &mut Rows, now: Timestamp) -> bool {
+    let heard = std::mem::take(&mut rows.found);
+    let Some(row) = rows.publications.get(&forget.publication) else {
+        return false;
+    };
+    let open = row.closes_at.is_some_and(|at| now < at);
+    let its = row.namespace == forget.namespace && row.by.is_none();
+    let goes = its && !open && heard.is_empty();
+    if goes {
+        rows.publications.remove(&forget.publication);
+    }
+    goes
 }

@@ -1,17 +1,19 @@
 //! Committing a round: fenced first, everything else after.
 
 use super::wakes::{inbox, own_mail};
-use super::{checks, ends, operators, require_run, scopes, signals, starts};
+use super::{checks, conditions, ends, operators, queues, require_run, scopes, signals, starts};
 use crate::mutant::{self, Mutant};
 use crate::{
-    CancelMark, Caused, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId, Name,
-    Outcome, Parent, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, Scope, Target, Then,
-    Timestamp, UndoMark, WaitId, WaitRow,
+    CancelMark, Caused, Claimant, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId,
+    Name, Outcome, Parent, Payload, Refusal, Round, Rows, RunId, RunRow, RunState, Scope, Target,
+    Then, Timestamp, UndoMark, WaitId, WaitRow,
 };
 
 /// Commits a round, or refuses it whole.
 pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<Committed, Refusal> {
     let state = checks::round(round, rows, now)?;
+    let row = rows.run(round.run).expect("checked");
+    let held = (row.lane, row.flow);
     append(round, rows, now);
     let mut committed = Committed {
         at: now,
@@ -19,6 +21,7 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     };
     committed.slot_freed = clear_suspicion(round, rows);
     consume(round, rows, now);
+    send(round, rows, now);
     for caused in &round.caused {
         cause(round, caused, rows, now);
     }
@@ -26,13 +29,17 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     if let Some(state) = state.filter(|_| !mutant::on(Mutant::StateLost)) {
         rows.states.put(round.run, state);
     }
+    conditions::look(round, rows, now);
     leave(round, rows, now);
     let row = rows.run(round.run).expect("a committed run exists");
-    committed.epoch = row.epoch;
+    (committed.epoch, committed.created_at) = (row.epoch, row.created_at);
     committed.kept = row.owner == Some(round.worker);
     committed.cancel = row.cancel == CancelMark::Requested;
     if committed.kept && row.matched > 0 {
         committed.inbox = inbox(rows, round.run);
+    }
+    if !committed.kept {
+        queues::give_back(rows, held, now);
     }
     Ok(committed)
 }
@@ -166,6 +173,13 @@ fn next_place(rows: &mut Rows, namespace: &Name, name: &Name) -> u64 {
     place
 }
 
+/// What a step sent. Nothing else of the round comes before: that it can be sent was checked.
+fn send(round: &Round, rows: &mut Rows, now: Timestamp) {
+    for start in round.sent().filter(|_| !mutant::on(Mutant::SentLost)) {
+        starts::start(start, rows, now).expect("checked");
+    }
+}
+
 /// One thing that the round set off. If it is refused, its call fails; the round stands. What
 /// became of it is a message to the call, so that a crash before the next round loses nothing.
 fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
@@ -204,6 +218,7 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
             *call,
             watch(round, *call, (namespace, target), rows, now).map(|()| None),
         ),
+        Caused::Send(_) => return,
         Caused::Close(_) | Caused::RollBack(..) | Caused::Cancel(_) => {
             return below(round, caused, rows, now);
         }
@@ -241,7 +256,9 @@ fn below(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
             scopes::roll_back(rows, at(current, *call), (*scope, context), now);
         }
         Caused::Cancel(scope) => {
-            for run in scopes::runs_of(rows, round.run, *scope) {
+            let runs = scopes::runs_of(rows, round.run, *scope);
+            // Its own end is for the round itself to say.
+            for run in runs.into_iter().filter(|run| *run != round.run) {
                 operators::mark(rows, run, Some(round.claimant()), now);
             }
             if let Scope::Call { execution, call } = *scope {
@@ -303,11 +320,15 @@ fn leave(round: &Round, rows: &mut Rows, now: Timestamp) {
             row.end_lease();
             park(row, failure, now);
             let reason = row.outcome.clone();
+            if mutant::on(Mutant::BatchEndsWithParked) {
+                ends::told_parked(rows, round.run, now);
+            }
             rows.hints
                 .push(Hint::AtRest(round.run, RunState::Parked, reason));
         }
         Then::ContinueAsNew(started, version) => {
-            continue_as_new(round, started, *version, rows, now);
+            let of = (round.run, round.epoch);
+            continue_as_new(rows, of, (started, *version), round.claimant(), now);
         }
     }
 }
@@ -336,15 +357,14 @@ pub(super) fn park(row: &mut RunRow, failure: &Failure, now: Timestamp) {
 
 /// The run begins anew with an empty journal. Its unread signals stay; what was meant for calls of
 /// the old execution goes.
-fn continue_as_new(
-    round: &Round,
-    started: &[u8],
-    version: Option<u32>,
+pub(super) fn continue_as_new(
     rows: &mut Rows,
+    (run, epoch): (RunId, u64),
+    (started, version): (&[u8], Option<u32>),
+    claimant: Claimant,
     now: Timestamp,
 ) {
-    let run = round.run;
-    ends::close_waits(rows, run, round.claimant(), now);
+    ends::close_waits(rows, run, claimant, now);
     let (first, mut last) = own_mail(run);
     if mutant::on(Mutant::AnewDropsSignals) {
         last.name = Some(Name::constant("~"));
@@ -358,7 +378,7 @@ fn continue_as_new(
         rows.mail.remove(mail);
     }
     let lane = rows.lane(rows.run(run).expect("checked").lane).clone();
-    let lane = version.map(|version| rows.make_lane(crate::Lane { version, ..lane }));
+    let lane = version.map(|version| rows.make_lane(&crate::Lane { version, ..lane }));
     let row = rows.run_mut(run).expect("checked");
     row.mail -= u32::try_from(old.len()).expect("a mailbox is small");
     row.matched = 0;
@@ -380,7 +400,7 @@ fn continue_as_new(
         execution,
         first: 1,
         count: 1,
-        epoch: round.epoch,
+        epoch,
         at: now,
         entries: started.to_vec(),
     });

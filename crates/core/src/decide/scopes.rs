@@ -2,7 +2,7 @@
 //! Publications are the scopes whose runs are found in the table of subscriptions.
 
 use super::wakes::tell;
-use super::{starts, undos};
+use super::{batches, starts, undos};
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Caused, Claimant, Context, Join, Joined, LatchId, LatchRow, Name, Outcome, Parent,
@@ -65,21 +65,15 @@ pub(super) fn publish(
 /// The run that a publication sets off for a workflow.
 fn subscriber(id: PublicationId, publication: &PublicationRow, workflow: &Name) -> Start {
     Start {
-        namespace: publication.namespace.clone(),
-        run: subscriber_run(id, workflow),
-        workflow: workflow.clone(),
-        version: None,
-        key: None,
-        input: publication.payload.clone(),
-        labels: Vec::new(),
-        priority: 0,
-        at: None,
         parent: publication.by,
         deadlines: publication.deadlines,
         context: publication.context.clone(),
-        claimant: None,
-        first: None,
-        signal: None,
+        ..Start::new(
+            publication.namespace.clone(),
+            subscriber_run(id, workflow),
+            workflow.clone(),
+            publication.payload.clone(),
+        )
     }
 }
 
@@ -98,7 +92,7 @@ pub(super) fn join(join: &Join, rows: &mut Rows, now: Timestamp) -> Result<Joine
     }
     let in_time = |closes_at: Option<Timestamp>| closes_at.is_some_and(|at| now < at);
     let waits = row.by.is_none_or(|by| {
-        let latch = rows.latches.get(&top(by));
+        let latch = rows.latches.get(&LatchId::of(by, 0));
         let goes_on = rows.run(by.run).is_none_or(|row| {
             let ends = row.cancel != CancelMark::None || row.missed(now).is_some();
             ends || row.undo == UndoMark::Underway
@@ -116,32 +110,26 @@ pub(super) fn join(join: &Join, rows: &mut Rows, now: Timestamp) -> Result<Joine
     Ok(Joined::New(start.run))
 }
 
-/// The part of a call's latch that the others add up to.
-fn top(by: Parent) -> LatchId {
-    LatchId {
-        run: by.run,
-        execution: by.execution,
-        call: by.call,
-        part: 0,
-    }
-}
-
 /// A window counts as one that has not ended.
 fn keep_open(rows: &mut Rows, by: Parent, closes_at: Timestamp) {
-    let mut row = rows.latches.get(&top(by)).copied().unwrap_or_default();
+    let mut row = rows
+        .latches
+        .get(&LatchId::of(by, 0))
+        .copied()
+        .unwrap_or_default();
     row.open += u32::from(row.closes_at.is_none());
     row.closes_at = row.closes_at.max(Some(closes_at));
-    rows.latches.put(top(by), row);
+    rows.latches.put(LatchId::of(by, 0), row);
 }
 
 /// The window of what a call published is over, or nobody waits for it any more.
 pub(super) fn close(rows: &mut Rows, by: Parent, early: bool, now: Timestamp) {
-    let Some(row) = rows.latches.get_mut(&top(by)) else {
+    let Some(row) = rows.latches.get_mut(&LatchId::of(by, 0)) else {
         return;
     };
     if row.closes_at.is_some_and(|at| at <= now || early) {
         row.closes_at = None;
-        lower(rows, top(by), 0, None, now);
+        lower(rows, LatchId::of(by, 0), 0, None, now);
     }
 }
 
@@ -168,12 +156,7 @@ pub(super) fn open(
 
 /// Counts a run at the latch of a call. Returns its number there.
 fn enter(rows: &mut Rows, at: Parent, run: RunId) -> u32 {
-    let latch = |part| LatchId {
-        run: at.run,
-        execution: at.execution,
-        call: at.call,
-        part,
-    };
+    let latch = |part| LatchId::of(at, part);
     let mut top = rows.latches.get(&latch(0)).copied().unwrap_or_default();
     let number = top.total;
     let part = LatchId::part_of(number);
@@ -208,7 +191,12 @@ pub(super) fn lower(
     };
     row.open -= 1;
     row.failed += failed;
-    let LatchRow { open, failed, .. } = *row;
+    let LatchRow {
+        open,
+        failed,
+        total,
+        ..
+    } = *row;
     let early = mutant::on(Mutant::ScopeSettlesEarly) && id.part == 0;
     if open > 0 && !early {
         return;
@@ -220,14 +208,23 @@ pub(super) fn lower(
         }
         return lower(rows, LatchId { part: 0, ..id }, failed, claimant, now);
     }
-    let settled = Outcome::Value(Payload::encode(&failed).expect("a number has a JSON form"));
-    tell(
-        rows,
-        (id.run, id.execution, id.call),
-        &settled,
-        claimant,
-        now,
-    );
+    settled(rows, id, (total, failed), claimant, now);
+}
+
+/// Tells the call that all it set off has ended, and how many otherwise than they should.
+fn settled(
+    rows: &mut Rows,
+    id: LatchId,
+    (total, failed): (u32, u32),
+    claimant: Option<Claimant>,
+    now: Timestamp,
+) {
+    if batches::end(rows, id, (total, failed), claimant, now) {
+        return;
+    }
+    let failed = Payload::encode(&failed).expect("a number has a JSON form");
+    let to = (id.run, id.execution, id.call);
+    tell(rows, to, &Outcome::Value(failed), claimant, now);
 }
 
 /// Tells calls of the round whose scope is empty that nothing is left to wait for.
@@ -236,24 +233,20 @@ pub(super) fn settle_empty(round: &Round, rows: &mut Rows, now: Timestamp) {
     if calls.is_empty() {
         return;
     }
+    calls.sort_unstable();
     calls.dedup();
-    let execution = rows.run(round.run).expect("checked").execution;
+    let (run, execution) = (round.run, rows.run(round.run).expect("checked").execution);
     for call in calls {
         let id = LatchId {
-            run: round.run,
+            run,
             execution,
             call,
             part: 0,
         };
-        match rows.latches.get(&id) {
-            Some(row) if row.open > 0 => {}
-            row => {
-                let failed = row.map_or(0, |row| row.failed);
-                rows.latches.remove(&id);
-                let none = Payload::encode(&failed).expect("a number has a JSON form");
-                let to = (round.run, execution, call);
-                tell(rows, to, &Outcome::Value(none), None, now);
-            }
+        let row = rows.latches.get(&id).copied().unwrap_or_default();
+        if row.open == 0 {
+            rows.latches.remove(&id);
+            settled(rows, id, (row.total, row.failed), None, now);
         }
     }
 }
@@ -303,12 +296,7 @@ pub(super) fn roll_back(
         }
     }
     if failed > 0 {
-        let id = LatchId {
-            run: at.run,
-            execution: at.execution,
-            call: at.call,
-            part: 0,
-        };
+        let id = LatchId::of(at, 0);
         let row = rows.latches.get(&id).copied().unwrap_or_default();
         rows.latches.put(id, LatchRow { failed, ..row });
     }

@@ -1,12 +1,15 @@
 //! Signals and offers: delivery, and matching waits with messages.
 
+use super::batches::is_batch;
+use super::conditions;
 use super::wakes::{hand_over, waits_for};
 use super::{offer_key, sender_key, target_run};
 use crate::message::digest;
 use crate::mutant::{self, Mutant};
 use crate::{
     Claimant, Delivery, GateId, KeyId, KeyRow, MailId, MailRow, Name, Offer, OfferId, OfferRow,
-    Outcome, Policy, Refusal, Rows, RunId, Sent, Signal, Source, Taken, Timestamp, WaitId, limits,
+    Outcome, Policy, Refusal, Rows, RunId, STATE_CHANGED, Sent, Signal, Source, Taken, Timestamp,
+    WaitId, limits,
 };
 
 /// Sends a signal to one run.
@@ -18,6 +21,7 @@ pub(super) fn send(signal: &Signal, rows: &mut Rows, now: Timestamp) -> Result<S
 /// What can refuse a signal to a run that has no messages yet.
 pub(super) fn may_send(signal: &Signal, rows: &Rows) -> Result<Option<Sent>, Refusal> {
     Refusal::payload(signal.payload.size())?;
+    Refusal::reserved(&signal.name)?;
     let key = signal
         .key
         .as_ref()
@@ -54,8 +58,10 @@ pub(super) fn send_to(
     let open = open.map(|(wait, _)| wait.clone());
     let sent = match (&open, signal.policy) {
         (Some(_), _) => Sent::Delivered(id),
-        (None, Policy::Keep) => Sent::Queued,
         (None, Policy::Drop) => Sent::Dropped,
+        // Nobody ever reads what is sent to one.
+        (None, _) if is_batch(rows, row) => Sent::Dropped,
+        (None, _) => Sent::Queued,
     };
     if sent != Sent::Dropped {
         let unread = row.mail as usize;
@@ -75,7 +81,13 @@ pub(super) fn send_to(
 }
 
 /// Puts the message into the mailbox and matches it to the wait, if there is one.
-fn keep(rows: &mut Rows, id: RunId, signal: &Signal, open: Option<WaitId>, now: Timestamp) {
+pub(super) fn keep(
+    rows: &mut Rows,
+    id: RunId,
+    signal: &Signal,
+    open: Option<WaitId>,
+    now: Timestamp,
+) {
     let row = rows.run_mut(id).expect("the target exists");
     row.mail_last += 1;
     row.mail += 1;
@@ -93,6 +105,9 @@ fn keep(rows: &mut Rows, id: RunId, signal: &Signal, open: Option<WaitId>, now: 
             answers: None,
             body: body.clone(),
             at: now,
+            policy: signal.policy,
+            expires_at: signal.expires.map(|after| now.after(after)),
+            parked_at: None,
         },
     );
     if let Some(wait) = open.filter(|_| !mutant::on(Mutant::SignalUnmatched)) {
@@ -158,6 +173,7 @@ fn repeated(
 /// Offers a signal to the one who waits longest; keeps it if nobody does.
 pub(super) fn offer(offer: &Offer, rows: &mut Rows, now: Timestamp) -> Result<Sent, Refusal> {
     Refusal::payload(offer.payload.size())?;
+    Refusal::reserved(&offer.name)?;
     let gate = GateId {
         namespace: offer.namespace.clone(),
         name: offer.name.clone(),
@@ -167,23 +183,7 @@ pub(super) fn offer(offer: &Offer, rows: &mut Rows, now: Timestamp) -> Result<Se
     if let Some(first) = repeated(rows, key.as_ref(), digest)? {
         return Ok(first);
     }
-    let mut counters = rows.gates.get(&gate).cloned().unwrap_or_default();
-    counters.offers += 1;
-    let place = counters.offers;
-    rows.gates.put(gate.clone(), counters);
-    let row = OfferRow {
-        payload: offer.payload.clone(),
-        taken_by: None,
-        at: now,
-    };
-    rows.offers.put(
-        OfferId {
-            gate: gate.clone(),
-            place,
-        },
-        row,
-    );
-    let sent = give(rows, &gate, place, offer.claimant, now).map_or(Sent::Queued, Sent::Delivered);
+    let sent = keep_offer(offer, rows, now);
     if let Some((key, _)) = key {
         rows.keys.put(
             key,
@@ -195,6 +195,29 @@ pub(super) fn offer(offer: &Offer, rows: &mut Rows, now: Timestamp) -> Result<Se
         );
     }
     Ok(sent)
+}
+
+/// Puts the offer at its gate, and gives it to the one who waits longest.
+pub(super) fn keep_offer(offer: &Offer, rows: &mut Rows, now: Timestamp) -> Sent {
+    let gate = GateId {
+        namespace: offer.namespace.clone(),
+        name: offer.name.clone(),
+    };
+    let mut counters = rows.gates.get(&gate).cloned().unwrap_or_default();
+    counters.offers += 1;
+    let place = counters.offers;
+    rows.gates.put(gate.clone(), counters);
+    let row = OfferRow {
+        payload: offer.payload.clone(),
+        taken_by: None,
+        at: now,
+    };
+    let id = OfferId {
+        gate: gate.clone(),
+        place,
+    };
+    rows.offers.put(id, row);
+    give(rows, &gate, place, offer.claimant, now).map_or(Sent::Queued, Sent::Delivered)
 }
 
 /// Gives an offer that nobody has to the one who waits longest.
@@ -249,10 +272,12 @@ pub(super) fn match_waits(
         name: Some(name.clone()),
         number,
     };
+    expire(rows, (at(0), at(u64::MAX)), &busy, now);
     for (wait, offerable) in open {
         let found = rows
             .mail
             .range(at(0), at(u64::MAX))
+            .filter(|(_, row)| row.parked_at.is_none())
             .find(|(mail, _)| !busy.contains(&Taken::Mail(mail.number)))
             .map(|(mail, row)| (Taken::Mail(mail.number), row.body.clone()));
         let found = found.or_else(|| {
@@ -275,6 +300,20 @@ pub(super) fn match_waits(
             claimant,
         };
         take(rows, namespace, wait, passed, now);
+    }
+}
+
+/// Removes messages that no wait has and for which it is too late. Parked ones are an operator's.
+fn expire(rows: &mut Rows, (first, last): (MailId, MailId), busy: &[Taken], now: Timestamp) {
+    let run = first.run;
+    let late = rows.mail.range(first, last).filter(|(mail, row)| {
+        let free = !busy.contains(&Taken::Mail(mail.number)) && row.parked_at.is_none();
+        free && row.has_expired(now)
+    });
+    let late: Vec<MailId> = late.map(|(mail, _)| mail.clone()).collect();
+    for mail in &late {
+        rows.mail.remove(mail);
+        rows.run_mut(run).expect("a message has a run").mail -= 1;
     }
 }
 
@@ -305,6 +344,9 @@ pub(super) fn let_go(
     run.waits -= 1;
     if row.taken.is_some() {
         run.matched -= 1;
+    }
+    if let (Some(Taken::Mail(number)), true) = (row.taken, wait.name == STATE_CHANGED) {
+        conditions::forget(rows, wait, number);
     }
     if let Some(Taken::Offer(place)) = row.taken
         && !mutant::on(Mutant::OfferNotGivenBack)

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use super::batches::{self, Together};
 use super::wakes::grant;
 use super::{rounds, run_key, signals};
 use crate::message::digest;
 use crate::mutant::{self, Mutant};
 use crate::{
-    CancelMark, Deadlines, Entry, Hint, JournalRow, KeyRow, Lane, LaneId, Name, Refusal, Rows,
-    RunId, RunRow, RunState, Signal, Start, Started, Target, Timestamp, Told, UndoMark,
+    CancelMark, Deadlines, Entry, Hint, JournalRow, KeyRow, Lane, LaneId, Name, QueueId, Refusal,
+    Rows, RunId, RunRow, RunState, Signal, Start, Started, Target, Timestamp, Told, UndoMark,
     encode_entries, limits,
 };
 
 /// Starts a run, or finds the one that has the key or the id.
 pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<Started, Refusal> {
     check(start)?;
-    let digest = digest(&[start.workflow.as_str(), start.input.as_str()]);
+    let digest = digest_of(start);
     if let Some(run) = existing(start, rows, digest)? {
         let signal = start.signal.as_ref();
         let sent = signal.map(|signal| signals::send_to(Some(run), signal, rows, now));
@@ -30,10 +31,27 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
     if let Some(signal) = &start.signal {
         signals::may_send(signal, rows)?;
     }
+    let mut together = Together::default();
+    together.add(start);
+    batches::may_open(start, &mut together, rows)?;
     let entry = rows.journal.len();
     insert(start, rows, digest, now)?;
+    if start.batch.is_some() {
+        batches::open(start, rows, now);
+        join(&mut rows.journal, entry);
+        return Ok(Started {
+            run: start.run,
+            new: true,
+            first: None,
+            sent: None,
+            claimed: Vec::new(),
+        });
+    }
     let due = start.at.is_none_or(|at| at <= now);
-    let claimant = start.claimant.filter(|_| due);
+    let lane = rows.run(start.run).expect("just made").lane;
+    // Permits are given by claims alone.
+    let takes = due && !rows.is_limited(lane);
+    let claimant = start.claimant.filter(|_| takes);
     if let Some(claimant) = claimant {
         grant(rows, start.run, claimant, now);
     } else {
@@ -48,7 +66,7 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
     if first.is_some() {
         rows.claimed.retain(|claimed| claimed.run != start.run);
     }
-    let first = first.map(|round| rounds::commit(round, rows, now));
+    let first = first.map(|round| Box::new(rounds::commit(round, rows, now)));
     join(&mut rows.journal, entry);
     Ok(Started {
         run: start.run,
@@ -59,13 +77,22 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
     })
 }
 
-fn check(start: &Start) -> Result<(), Refusal> {
+/// What tells a request from another under the same key. Without one nobody asks.
+fn digest_of(start: &Start) -> u128 {
+    match start.key {
+        Some(_) => digest(&[start.workflow.as_str(), start.input.as_str()]),
+        None => 0,
+    }
+}
+
+pub(super) fn check(start: &Start) -> Result<(), Refusal> {
     let run = start.run;
     Refusal::payload(start.input.size())?;
     start.context.check()?;
     Refusal::over("a run's labels", limits::LABELS, start.labels.len())?;
     for (_, value) in &start.labels {
         Refusal::over("a label's size in bytes", limits::LABEL_BYTES, value.len())?;
+        Refusal::nul("a label's value", value)?;
     }
     let first = start.first.as_ref();
     if first.is_some_and(|round| round.run != run) {
@@ -87,7 +114,7 @@ fn check(start: &Start) -> Result<(), Refusal> {
         let what = "its first signal is for another run";
         return Err(Refusal::Inconsistent { run, what });
     }
-    Ok(())
+    batches::check(start)
 }
 
 /// The run that has the key, or the id. A key or id that was used for something else is a conflict.
@@ -148,7 +175,11 @@ fn place(start: &Start, rows: &Rows) -> Result<(RunId, u16, Deadlines), Refusal>
         .ok_or(Refusal::UnknownRun { run: parent.run })?;
     let depth = row.depth + 1;
     Refusal::over("a tree's depth", limits::DEPTH as usize, depth as usize)?;
-    Ok((row.root, depth, row.deadlines.and(start.deadlines)))
+    let deadlines = match mutant::on(Mutant::DeadlineNotInherited) {
+        true => start.deadlines,
+        false => row.deadlines.and(start.deadlines),
+    };
+    Ok((row.root, depth, deadlines))
 }
 
 fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Result<(), Refusal> {
@@ -157,11 +188,16 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         .version
         .unwrap_or_else(|| latest(rows, &start.namespace, &start.workflow));
     let (namespace, workflow) = (start.namespace.clone(), start.workflow.clone());
-    let lane = rows.make_lane(Lane {
+    let lane = rows.make_lane(&Lane {
         namespace,
         workflow: workflow.clone(),
         version,
     });
+    if start.flow_key.is_some() {
+        let namespace = start.namespace.clone();
+        let queue = start.workflow.clone();
+        rows.make_lane(&QueueId { namespace, queue }.marker());
+    }
     if let Some(key) = &start.key {
         let row = KeyRow {
             run: Some(start.run),
@@ -235,6 +271,8 @@ fn fresh(start: &Start, lane: LaneId, now: Timestamp) -> RunRow {
         publication: None,
         undo: UndoMark::Nothing,
         deadlines: start.deadlines,
+        flow: crate::Flow::Free,
+        flow_key: start.flow_key.clone(),
         key: start.key.clone(),
         created_at: now,
         changed_at: now,
@@ -246,21 +284,59 @@ fn fresh(start: &Start, lane: LaneId, now: Timestamp) -> RunRow {
 pub(super) fn latest(rows: &Rows, namespace: &Name, workflow: &Name) -> u32 {
     let known = rows.lanes().iter();
     let same = known.filter(|lane| lane.namespace == *namespace && lane.workflow == *workflow);
-    same.map(|lane| lane.version).max().unwrap_or(1)
+    let versions = same.map(|lane| lane.version);
+    let versions = versions.filter(|version| *version != Lane::LIMITS);
+    versions.max().unwrap_or(1)
 }
 
 /// May this child be started? It must be new: its parent will wait for it.
 pub(super) fn may_start(child: &Start, rows: &Rows) -> Result<(), Refusal> {
     check(child)?;
     place(child, rows)?;
-    let digest = digest(&[child.workflow.as_str(), child.input.as_str()]);
-    if existing(child, rows, digest)?.is_some() {
-        return Err(child
-            .key
-            .clone()
-            .map_or_else(|| id_in_use(child.run), |key| Refusal::Conflict { key }));
+    match is_new(child, rows)? {
+        true => Ok(()),
+        false => Err(in_use(child)),
     }
-    Ok(())
+}
+
+/// Has nobody its key or its id?
+pub(super) fn is_new(start: &Start, rows: &Rows) -> Result<bool, Refusal> {
+    Ok(existing(start, rows, digest_of(start))?.is_none())
+}
+
+/// Somebody has its key, or its id.
+pub(super) fn in_use(start: &Start) -> Refusal {
+    let key = start.key.clone();
+    key.map_or_else(|| id_in_use(start.run), |key| Refusal::Conflict { key })
+}
+
+/// How far below the root of its tree it is.
+pub(super) fn depth(start: &Start, rows: &Rows) -> Result<u16, Refusal> {
+    place(start, rows).map(|(_, depth, _)| depth)
+}
+
+/// May a step send all of these? Those that were sent before are not sent again.
+pub(super) fn may_send<'s>(
+    sent: impl Iterator<Item = &'s Start>,
+    rows: &Rows,
+) -> Result<(), Refusal> {
+    let mut keys: BTreeMap<&Name, u128> = BTreeMap::new();
+    let (mut together, mut batches) = (Together::default(), Vec::new());
+    for start in sent {
+        check(start)?;
+        let digest = digest_of(start);
+        let new = existing(start, rows, digest)?.is_none();
+        let first = together.add(start);
+        match &start.key {
+            None if !first => return Err(id_in_use(start.run)),
+            Some(key) if *keys.entry(key).or_insert(digest) != digest => {
+                return Err(Refusal::Conflict { key: key.clone() });
+            }
+            _ => batches.extend((new && first).then_some(start)),
+        }
+    }
+    let mut batches = batches.into_iter();
+    batches.try_for_each(|start| batches::may_open(start, &mut together, rows))
 }
 
 /// Starts a child.

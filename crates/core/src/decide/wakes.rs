@@ -3,8 +3,8 @@
 use crate::message::MailId;
 use crate::mutant::{self, Mutant};
 use crate::{
-    Claimant, Claimed, Delivery, Hint, MailRow, Outcome, Rows, RunId, RunState, Source, Taken,
-    Timestamp, WaitId, limits,
+    Claimant, Claimed, Delivery, Hint, MailRow, Outcome, Policy, Rows, RunId, RunState, Source,
+    Taken, Timestamp, WaitId, limits,
 };
 
 /// Something waits for the run. A live lease is left alone: its owner sees it in its next commit.
@@ -19,10 +19,14 @@ pub(super) fn wake(rows: &mut Rows, id: RunId, claimant: Option<Claimant>, now: 
     }
     row.news_at = Some(row.news_at.map_or(now, |since| since.min(now)));
     let held = claimant.filter(|by| row.holder == Some(by.worker) && !row.suspect);
+    let lane = row.lane;
+    // Permits are given by claims alone.
+    let held = held.filter(|_| !rows.is_limited(lane));
     if let Some(claimant) = held {
         grant(rows, id, claimant, now);
         return;
     }
+    let row = rows.run_mut(id).expect("found");
     row.settle(now);
     let (lane, at) = (row.lane, row.ready_at.unwrap_or(now));
     rows.hints.push(Hint::Ready(lane, at));
@@ -44,6 +48,7 @@ pub(super) fn grant(rows: &mut Rows, id: RunId, claimant: Claimant, now: Timesta
     let mut claimed = Claimed {
         run: id,
         epoch: row.epoch,
+        created_at: row.created_at,
         lane: row.lane,
         execution: row.execution,
         head: row.head,
@@ -179,6 +184,9 @@ pub(super) fn tell(
             answers,
             body: body.clone(),
             at: now,
+            policy: Policy::Discard,
+            expires_at: None,
+            parked_at: None,
         },
     );
     let delivery = Delivery {

@@ -2,17 +2,24 @@
 //! runs, each sorted; the rest hangs under rows that are locked by then. A store that locks takes
 //! a batch through the stages together; the others load as they go.
 
+mod gates;
+mod leases;
+mod leftovers;
 mod scopes;
 
-use std::collections::BTreeMap;
-
-use scopes::{of_complete, of_join, of_latch, of_publish, of_scope};
+use gates::{Gates, gate_of, gate_of_signal, of_gates};
+pub use leases::{Due, Keyed};
+use leases::{of_claim, of_leases, of_register};
+use leftovers::{of_leftovers, of_redirect};
+use scopes::{
+    batch_of, of_batch, of_complete, of_delete, of_join, of_latch, of_mark, of_publish, of_scope,
+};
 
 use crate::decide::{offer_key, run_key, sender_key, target_run};
-use crate::mutant::{self, Mutant};
 use crate::{
-    Caused, Claim, Claimant, Consumed, Delete, GateId, KeyId, LaneId, LatchId, Name, Offer, Op,
-    PublicationId, Round, Rows, RunId, RunRow, Signal, Start, Target, Then, WorkerId, limits,
+    Audited, Cancel, Caused, Claimant, Consumed, GateId, KeyId, LatchId, MailId, Name, Offer, Op,
+    Policy, PublicationId, QueueId, Round, Rows, RunId, RunRow, STATE_CHANGED, Signal, Start,
+    Target, Then, WorkerId, limits,
 };
 
 /// The stages, in order.
@@ -52,11 +59,18 @@ pub enum Need {
     Run(RunId),
     /// A worker.
     Worker(WorkerId),
-    /// Runs of these lanes that are due, into `found`: `limit` that are no suspects, lane by lane,
-    /// the lanes taking turns at being first, in a lane by priority, then oldest due first; then,
-    /// if there are suspects due, the first of those of all lanes. A lease that ends later than
-    /// the longest one is due too. And when the next is due after now, into `found_next`.
-    Due(Vec<LaneId>, usize),
+    /// The first workers, by id, that were last seen longer ago than `limits::UNSEEN`, this many,
+    /// into `unseen`.
+    Unseen(usize),
+    /// Runs that are due, into `found`: `limit` that are no suspects, lane by lane, the lanes
+    /// taking turns at being first, in a lane by priority, then oldest due first; then, if there
+    /// are suspects due, the first of those of all lanes. A lease that ends later than the longest
+    /// one is due too. And when the next is due after now, into `found_next`.
+    Due(Due),
+    /// The limits of a queue. Whoever has them is the only one who gives permits.
+    Queue(QueueId),
+    /// How many runs of a queue have a permit, by flow key, into `permits`.
+    Permits(QueueId),
     /// The run and all below it, `limit` of them, into `found`: whoever has a parent there comes
     /// before it, so that the first of them can go without leaving orphans. Brothers by id.
     Subtree(RunId, usize),
@@ -65,14 +79,20 @@ pub enum Need {
     /// All waits of a run, the offers they have, and for each gate of theirs the first who wait
     /// there, this many, with their runs: some of them may end together with this one.
     AllWaits(RunId, usize),
-    /// The first messages of that name, this many.
+    /// The messages of that name that are not parked: the first that do not expire, this many, and
+    /// all that do.
     Mail(RunId, Name, usize),
+    /// One message.
+    Letter(MailId),
+    /// All signals in the mailbox of a run.
+    Unread(RunId),
     /// What is matched to calls of the run: waits that have something, with what they have, and
     /// messages of the engine's own.
     Inbox(RunId),
     /// The first offers that nobody has, this many.
     Offers(GateId, usize),
-    /// The first who wait for an offer and have none, this many, with their runs.
+    /// The first who wait for an offer and have none, this many, with their runs and what is
+    /// matched to calls of those.
     Waiters(GateId, usize),
     /// Who waits for the run's end, with their runs.
     Watchers(RunId),
@@ -85,10 +105,14 @@ pub enum Need {
     /// The publications to a topic whose window is open, all of them, into `open_publications`:
     /// namespace, topic.
     OpenPublications(Name, Name),
+    /// A run that a publication set off, if one is left, into `found`.
+    Heard(PublicationId),
     /// A latch.
     Latch(LatchId),
     /// The runs that one call set off together, in order, into `scopes`: run, execution, call.
     Scope(RunId, u32, u32),
+    /// The last row of a namespace's audit. Whoever has it is the only one who adds to it.
+    Audit(Name),
 }
 
 /// What `op` needs in this stage, given what earlier stages loaded.
@@ -98,20 +122,24 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         Op::Commit(round) => of_round(round, rows, stage, out),
         Op::Signal(signal) => of_signal(signal, rows, stage, out),
         Op::Offer(offer) => of_offer(offer, rows, stage, out),
-        Op::Cancel(cancel) => {
-            of_target(&cancel.namespace, &cancel.target, rows, stage, out);
-            let run = target_run(rows, &cancel.namespace, &cancel.target);
-            if let Some(run) = run.filter(|_| stage == Stage::Rest) {
-                of_wake(run, cancel.claimant, rows, out);
-            }
-        }
+        Op::Redirect(redirect) => of_redirect(redirect, rows, stage, out),
+        Op::Cancel(cancel) => of_cancel(cancel, rows, stage, out),
         Op::Patch(patch) => {
             of_target(&patch.namespace, &patch.target, rows, stage, out);
-            if stage == Stage::Rest {
-                out.extend(target_run(rows, &patch.namespace, &patch.target).map(Need::State));
+            let run = target_run(rows, &patch.namespace, &patch.target);
+            if let Some(run) = run.filter(|_| stage == Stage::Rest) {
+                out.push(Need::State(run));
+                of_message(run, (&STATE_CHANGED, None), rows, out);
             }
         }
-        Op::Resume(resume) => of_target(&resume.namespace, &resume.target, rows, stage, out),
+        Op::Resume(resume) => {
+            of_target(&resume.namespace, &resume.target, rows, stage, out);
+            let run = target_run(rows, &resume.namespace, &resume.target);
+            if let Some(run) = run.filter(|_| resume.anew.is_some() && stage == Stage::Rest) {
+                out.push(Need::Subtree(run, limits::DELETE + 1));
+                out.push(Need::Inbox(run));
+            }
+        }
         Op::Undo(undo) => of_target(&undo.namespace, &undo.target, rows, stage, out),
         Op::Accept(accept) => of_target(&accept.namespace, &accept.target, rows, stage, out),
         Op::Publish(publish) => of_publish(publish, rows, stage, out),
@@ -132,65 +160,47 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             of_target(&complete.namespace, &complete.target, rows, stage, out);
             let run = target_run(rows, &complete.namespace, &complete.target);
             if let Some(row) = run.and_then(|run| rows.run(run)) {
-                of_complete(row, stage, out);
+                of_complete(row, rows, stage, out);
             }
         }
         Op::Delete(delete) => of_delete(delete, rows, stage, out),
+        Op::Forget(forget) => match stage {
+            Stage::Keys => out.push(Need::Publication(forget.publication)),
+            Stage::Runs => out.push(Need::Heard(forget.publication)),
+            _ => {}
+        },
+        Op::Limit(limit) if stage == Stage::Gates => out.push(Need::Queue(limit.queue.clone())),
+        Op::Limit(_) => {}
         Op::Claim(claim) => of_claim(claim, rows, stage, out),
         Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
         Op::Release(release) => of_leases(release.worker, &release.runs, rows, stage, out),
-        Op::Register(register) if stage == Stage::Runs => out.push(Need::Worker(register.worker)),
-        Op::Register(_) => {}
+        Op::Register(register) => of_register(register.worker, rows, stage, out),
+        Op::IfParked(op) => needs(op, rows, stage, out),
+        Op::Audited(audited) => of_audited(audited, rows, stage, out),
     }
 }
 
-fn of_claim(claim: &Claim, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
-    if stage == Stage::Runs {
-        let limit = claim.limit.min(limits::CLAIM) + limits::LOOK_PAST + 1;
-        out.push(Need::Worker(claim.worker));
-        let mut lanes = claim.lanes.clone();
-        if mutant::on(Mutant::AnyVersionClaimed) {
-            lanes = (1..).map(crate::LaneId).take(rows.lanes().len()).collect();
+fn of_cancel(cancel: &Cancel, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    of_target(&cancel.namespace, &cancel.target, rows, stage, out);
+    let run = target_run(rows, &cancel.namespace, &cancel.target);
+    match (stage, run) {
+        (Stage::Rest, Some(run)) => of_mark(run, cancel.claimant, rows, out),
+        (Stage::Found, Some(run)) => {
+            of_leftovers([run].into_iter(), 0, rows, out);
+            of_batch(run, rows, out);
         }
-        out.push(Need::Due(lanes, limit));
-    }
-    if stage == Stage::Rest {
-        let worker = rows.workers.get(&claim.worker);
-        out.extend(worker.and_then(|worker| worker.suspect).map(Need::Run));
-        for run in rows.found.iter().filter_map(|id| rows.run(*id)) {
-            out.extend(run.owner.map(Need::Worker));
-            if run.matched > 0 {
-                out.push(Need::Inbox(run.id));
-            }
-        }
+        _ => {}
     }
 }
 
-fn of_delete(delete: &Delete, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
-    of_target(&delete.namespace, &delete.target, rows, stage, out);
-    let Some(run) = target_run(rows, &delete.namespace, &delete.target) else {
+/// What is asked for, and the end of the audit.
+fn of_audited(audited: &Audited, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    let Some(about) = audited.op.about() else {
         return;
     };
-    if stage == Stage::Rest {
-        let row = rows.run(run).expect("the target was loaded");
-        out.push(Need::Run(row.root));
-        out.extend(row.parent.map(|parent| Need::Run(parent.run)));
-        out.push(Need::Subtree(run, limits::DELETE + 1));
-    }
-    if stage == Stage::Found {
-        let found = || rows.found.iter().filter_map(|id| rows.run(*id));
-        let waits = found().map(|run| run.waits as usize).sum();
-        for run in found() {
-            if run.waits > 0 {
-                out.push(Need::AllWaits(run.id, waits));
-            }
-            if run.watchers > 0 {
-                out.push(Need::Watchers(run.id));
-            }
-        }
-        if let Some(row) = rows.run(run) {
-            of_latch(row, out);
-        }
+    needs(&audited.op, rows, stage, out);
+    if stage == Stage::Keys {
+        out.push(Need::Audit(about.namespace.clone()));
     }
 }
 
@@ -222,61 +232,78 @@ fn of_start(start: &Start, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     }
     if let Some(signal) = &start.signal {
         let has_key = key.and_then(|key| target_run(rows, &start.namespace, &key));
-        of_message(signal, Some(has_key.unwrap_or(start.run)), rows, stage, out);
+        let to = has_key.unwrap_or(start.run);
+        of_sent(signal, Some(to), rows, stage, out);
+        if stage == Stage::Rest {
+            let mut gates = Gates::default();
+            gates.started(start);
+            of_gates(gates, to, rows, out);
+        }
     }
     if let Some(first) = &start.first {
         of_round(first, rows, stage, out);
+    }
+    for its in start.batch.iter().flat_map(|batch| batch.starts()) {
+        of_start(its, rows, stage, out);
     }
 }
 
 fn of_signal(signal: &Signal, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     of_target(&signal.namespace, &signal.target, rows, stage, out);
     let to = target_run(rows, &signal.namespace, &signal.target);
-    of_message(signal, to, rows, stage, out);
+    of_sent(signal, to, rows, stage, out);
 }
 
 /// A signal, once it is known which run it is for.
-fn of_message(signal: &Signal, to: Option<RunId>, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
-    match stage {
-        Stage::Keys => {
-            let key = signal.key.as_ref();
-            out.extend(key.map(|key| Need::Key(sender_key(signal, key))));
-        }
-        Stage::Rest => {
-            let Some(run) = to else { return };
-            if rows.run(run).is_some_and(|row| row.waits > 0) {
-                out.push(Need::Waits(run, signal.name.clone()));
-            }
-            of_wake(run, signal.claimant, rows, out);
-        }
-        Stage::Gates | Stage::Runs | Stage::Found => {}
+fn of_sent(signal: &Signal, to: Option<RunId>, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+    if stage == Stage::Keys {
+        let key = signal.key.as_ref();
+        out.extend(key.map(|key| Need::Key(sender_key(signal, key))));
     }
+    if stage == Stage::Gates && signal.policy == Policy::Offer {
+        out.push(Need::Gate(gate_of_signal(signal)));
+    }
+    if let Some(to) = to.filter(|_| stage == Stage::Rest) {
+        of_message(to, (&signal.name, signal.claimant), rows, out);
+    }
+}
+
+/// A message of that name for a run.
+fn of_message(
+    run: RunId,
+    (name, claimant): (&Name, Option<Claimant>),
+    rows: &Rows,
+    out: &mut Vec<Need>,
+) {
+    if rows.run(run).is_some_and(|row| row.waits > 0) {
+        out.push(Need::Waits(run, name.clone()));
+    }
+    of_wake(run, claimant, rows, out);
 }
 
 fn of_offer(offer: &Offer, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     let gate = gate_of(offer);
-    match stage {
-        Stage::Keys => {
-            let key = offer.key.as_ref();
-            out.extend(key.map(|key| Need::Key(offer_key(&gate, key))));
-        }
-        Stage::Gates => {
-            out.push(Need::Gate(gate.clone()));
-            out.push(Need::Waiters(gate, 1));
-        }
-        Stage::Rest => {
-            if let Some(wait) = rows.waiters_at(&gate).next() {
-                of_wake(wait.run, offer.claimant, rows, out);
-            }
-        }
-        Stage::Runs | Stage::Found => {}
+    if stage == Stage::Keys {
+        let key = offer.key.as_ref();
+        out.extend(key.map(|key| Need::Key(offer_key(&gate, key))));
     }
+    of_offered(gate, offer.claimant, (rows, stage), out);
 }
 
-fn gate_of(offer: &Offer) -> GateId {
-    GateId {
-        namespace: offer.namespace.clone(),
-        name: offer.name.clone(),
+/// Something that is offered at a gate.
+fn of_offered(
+    gate: GateId,
+    claimant: Option<Claimant>,
+    (rows, stage): (&Rows, Stage),
+    out: &mut Vec<Need>,
+) {
+    if stage == Stage::Gates {
+        out.push(Need::Gate(gate.clone()));
+        out.push(Need::Waiters(gate, 1));
+    } else if stage == Stage::Rest
+        && let Some(wait) = rows.waiters_at(&gate).next()
+    {
+        of_wake(wait.run, claimant, rows, out);
     }
 }
 
@@ -302,63 +329,28 @@ fn of_round(round: &Round, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             out.extend(round.parent.map(Need::Run));
         }
         Stage::Rest => {
-            of_gates(round, rows, out);
+            of_gates(Gates::of(round), round.run, rows, out);
             if let Some(row) = rows.run(round.run) {
                 of_round_rest(round, row, out);
             }
-        }
-        Stage::Found => of_woken(round, rows, out),
-    }
-}
-
-/// The gates that a round and the first rounds of what it starts pass.
-#[derive(Default)]
-struct Gates {
-    /// Each with the number of offers made there.
-    offers: BTreeMap<GateId, usize>,
-    /// Waits that begin.
-    opened: usize,
-}
-
-impl Gates {
-    fn of(round: &Round) -> Gates {
-        let mut gates = Gates::default();
-        gates.add(round);
-        gates
-    }
-
-    fn add(&mut self, round: &Round) {
-        self.opened += round.opened.len();
-        for gate in &round.gates {
-            self.offers.entry(gate.clone()).or_default();
-        }
-        for caused in &round.caused {
-            match caused {
-                Caused::Offer(_, offer) => {
-                    *self.offers.entry(gate_of(offer)).or_default() += 1;
-                }
-                Caused::Child(_, start) | Caused::Spawn(_, start) => {
-                    start.first.iter().for_each(|first| self.add(first));
-                }
-                _ => {}
+            if matches!(round.then, Then::End(..)) {
+                of_batch(round.run, rows, out);
             }
         }
-    }
-}
-
-/// Offers may be taken, given and given back: as often as there are waits and offers.
-fn of_gates(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
-    let gates = Gates::of(round);
-    let open = rows.run(round.run).map_or(0, |row| row.waits as usize);
-    let waits = open + gates.opened;
-    for (gate, offers) in gates.offers {
-        out.push(Need::Waiters(gate.clone(), waits + offers + 1));
-        out.push(Need::Offers(gate, waits + 1));
+        Stage::Found => {
+            of_woken(round, rows, out);
+            let ends = matches!(round.then, Then::End(..)).then_some(round.run);
+            let below = scopes::asked_to_end(round, rows);
+            below.iter().for_each(|run| of_batch(*run, rows, out));
+            let sent = Gates::of(round).offers.into_values().sum();
+            of_leftovers(ends.into_iter().chain(below), sent, rows, out);
+        }
     }
 }
 
 fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
     let waits = row.waits as usize + round.opened.len();
+    let state = STATE_CHANGED;
     let mut names: Vec<&Name> = Vec::new();
     names.extend(round.opened.iter().map(|wait| &wait.name));
     names.extend(round.closed.iter().map(|(name, _)| name));
@@ -366,6 +358,9 @@ fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
         Consumed::Wait(name, _) => Some(name),
         Consumed::Mail(_) => None,
     }));
+    if !round.state.is_empty() {
+        names.push(&state);
+    }
     names.sort();
     names.dedup();
     for name in names {
@@ -379,7 +374,7 @@ fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
     if row.matched > 0 {
         out.push(Need::Inbox(round.run));
     }
-    if !round.state.is_empty() {
+    if !round.state.is_empty() || round.state_seen.is_some() {
         out.push(Need::State(round.run));
     }
     if row.suspect {
@@ -393,6 +388,9 @@ fn of_round_rest(round: &Round, row: &RunRow, out: &mut Vec<Need>) {
         of_latch(row, out);
         if row.watchers > 0 {
             out.push(Need::Watchers(round.run));
+        }
+        if row.mail > 0 {
+            out.push(Need::Unread(round.run));
         }
     }
 }
@@ -419,18 +417,23 @@ fn of_woken(round: &Round, rows: &Rows, out: &mut Vec<Need>) {
         }
     }
     if let Some(row) = row.filter(|_| matches!(round.then, Then::End(..))) {
-        if let Some(parent) = row.parent {
-            of_wake(parent.run, claimant, rows, out);
-        }
-        for (_, watcher, ..) in rows.watchers_of(row.id) {
-            of_wake(watcher, claimant, rows, out);
+        // The last command that ends, ends its batch.
+        for ends in [Some(row), batch_of(row, rows)].into_iter().flatten() {
+            if let Some(parent) = ends.parent {
+                of_wake(parent.run, claimant, rows, out);
+            }
+            for (_, watcher, ..) in rows.watchers_of(ends.id) {
+                of_wake(watcher, claimant, rows, out);
+            }
         }
     }
 }
 
 fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     match caused {
-        Caused::Child(_, start) | Caused::Spawn(_, start) => of_start(start, rows, stage, out),
+        Caused::Child(_, start) | Caused::Spawn(_, start) | Caused::Send(start) => {
+            of_start(start, rows, stage, out);
+        }
         Caused::Signal(_, signal) => of_signal(signal, rows, stage, out),
         Caused::Offer(_, offer) => of_offer(offer, rows, stage, out),
         Caused::Watch(_, namespace, target) => of_target(namespace, target, rows, stage, out),
@@ -454,22 +457,5 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
         Caused::RollBack(_, scope, _) | Caused::Cancel(scope) => {
             of_scope(round, *scope, rows, stage, out);
         }
-    }
-}
-
-fn of_leases(worker: WorkerId, runs: &[RunId], rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
-    match stage {
-        Stage::Runs => {
-            out.push(Need::Worker(worker));
-            out.extend(runs.iter().map(|run| Need::Run(*run)));
-        }
-        Stage::Rest => {
-            let due = runs.iter().filter_map(|id| rows.run(*id));
-            out.extend(
-                due.filter(|run| run.matched > 0)
-                    .map(|run| Need::Inbox(run.id)),
-            );
-        }
-        _ => {}
     }
 }

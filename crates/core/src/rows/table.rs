@@ -92,6 +92,12 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
             .filter_map(|(key, slot)| slot.row.as_ref().map(|row| (key, row)))
     }
 
+    /// The last row from `first` to `last`.
+    pub fn last(&self, first: K, last: K) -> Option<(&K, &V)> {
+        let mut slots = self.slots.range(first..=last).rev();
+        slots.find_map(|(key, slot)| slot.row.as_ref().map(|row| (key, row)))
+    }
+
     /// Rows from `first` on, in order.
     pub fn starting_at(&self, first: K) -> impl Iterator<Item = (&K, &V)> {
         self.slots
@@ -130,8 +136,31 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         writes
     }
 
-    /// Keeps what changed since the last time as what the database has.
+    /// Makes these writes here.
+    pub(super) fn absorb(&mut self, writes: Vec<(K, Write<V>)>) {
+        for (key, write) in writes {
+            match write {
+                Write::Insert(row) | Write::Update(row) => self.put(key, row),
+                Write::Delete => drop(self.remove(&key)),
+            }
+        }
+    }
+
+    /// All rows, as writes.
+    pub(super) fn all(&self) -> Vec<(K, Write<V>)> {
+        let insert = |(key, row): (&K, &V)| (key.clone(), Write::Insert(row.clone()));
+        self.iter().map(insert).collect()
+    }
+
+    /// Keeps what changed since the last time as what the database has. Mostly that is nothing.
+    #[inline]
     pub(super) fn accept_changes(&mut self) {
+        if !self.changed.is_empty() {
+            self.accept_all();
+        }
+    }
+
+    fn accept_all(&mut self) {
         while let Some(key) = self.changed.pop() {
             let slot = self.slots.get_mut(&key).expect("a changed row is here");
             (slot.changed, slot.stored) = (false, slot.row.is_some());

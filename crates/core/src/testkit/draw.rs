@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Context, Deadline, Deadlines, Name, Payload, RunId, Timestamp};
+use crate::{Context, Deadline, Deadlines, Name, Payload, Rate, RunId, Timestamp};
 
 /// A source of numbers: the same seed gives the same numbers.
 #[derive(Clone, Debug)]
@@ -52,6 +52,12 @@ impl Draw {
             2 => Duration::from_secs(1 + self.below(9)),
             _ => Duration::from_secs(10 + self.below(40)),
         }
+    }
+
+    /// Now and then none.
+    pub(super) fn rate(&mut self) -> Option<Rate> {
+        let (count, per) = (self.below(4) as u32, self.span());
+        (!self.one_in(3)).then_some(Rate { count, per })
     }
 
     pub(super) fn lease(&mut self) -> Duration {

@@ -3,7 +3,9 @@
 //!
 //! Most moves are what a worker or client would send; some come too late, some are wrong.
 
+mod batches;
 mod draw;
+mod leftovers;
 mod rounds;
 
 use std::time::Duration;
@@ -11,9 +13,10 @@ use std::time::Duration;
 pub use draw::Draw;
 
 use crate::{
-    Accept, Cancel, Claim, Claimant, Complete, Delete, Join, Lane, LaneId, Name, Offer, Op, Patch,
-    Payload, Policy, PublicationId, Publish, Register, Release, Renew, Resume, Round, Rows, RunId,
-    RunRow, RunState, Signal, Start, Subscribe, Target, Timestamp, Undo, WorkerId,
+    Accept, Anew, Audited, Cancel, Claim, Claimant, Complete, Delete, Entry, Forget, Join, Lane,
+    LaneId, Limit, Name, Offer, Op, Patch, Payload, Policy, PublicationId, Publish, QueueId,
+    Register, Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState, Signal, Start,
+    Subscribe, Target, Timestamp, Undo, WorkerId, encode_entries,
 };
 
 /// One move.
@@ -25,6 +28,11 @@ pub enum Move {
     Pass(Duration),
 }
 
+static FLOW_KEYS: [Name; 3] = [
+    Name::constant("a"),
+    Name::constant("b"),
+    Name::constant("c"),
+];
 static NAMESPACES: [Name; 2] = [Name::constant("default"), Name::constant("other")];
 static WORKFLOWS: [Name; 2] = [Name::constant("alpha"), Name::constant("beta")];
 static PLAIN: [Name; 2] = [Name::constant("go"), Name::constant("stop")];
@@ -38,12 +46,13 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
     if rows.workers.iter().count() < 3 {
         return Move::Op(Box::new(maker.register(&mut draw)));
     }
-    let op = match draw.below(114) {
+    let op = match draw.below(125) {
         0..10 => return Move::Pass(draw.span()),
         10 => maker.register(&mut draw),
         11..24 => {
             let start = maker.start(&mut draw);
-            Op::Start(maker.dressed(start, &mut draw))
+            let start = maker.dressed(start, &mut draw);
+            Op::Start(maker.batched(start, &mut draw))
         }
         24..36 => maker.claim(&mut draw),
         36..70 => maker.commit(&mut draw),
@@ -61,9 +70,30 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
         109 => maker.resume(&mut draw),
         110 | 111 => maker.join(&mut draw),
         112 | 113 => maker.complete(&mut draw),
+        114 | 115 => maker.forget(&mut draw),
+        116..119 => maker.redirect(&mut draw),
+        119..125 => Maker::limit(&mut draw),
         _ => maker.delete(&mut draw),
     };
-    Move::Op(Box::new(op))
+    Move::Op(Box::new(signed(op, &mut draw)))
+}
+
+/// Now and then somebody's name is known, or what is not parked is left alone.
+fn signed(op: Op, draw: &mut Draw) -> Op {
+    let op = match op.about().is_some() && draw.one_in(12) {
+        true => Op::IfParked(Box::new(op)),
+        false => op,
+    };
+    if op.about().is_none() || !draw.one_in(6) {
+        return op;
+    }
+    let operator = draw.pick(&PLAIN).clone();
+    let reason = format!("reason {}", draw.below(3));
+    Op::Audited(Box::new(Audited {
+        operator,
+        reason,
+        op,
+    }))
 }
 
 /// Makes moves that fit the rows.
@@ -103,6 +133,21 @@ impl Maker<'_> {
             name: format!("worker {worker}"),
             lanes,
         })
+    }
+
+    fn limit(draw: &mut Draw) -> Op {
+        let queue = QueueId {
+            namespace: draw.pick(&NAMESPACES).clone(),
+            queue: draw.pick(&WORKFLOWS).clone(),
+        };
+        let mut limit = Limit::of(queue);
+        match draw.below(5) {
+            4 => limit.per_key = Some(Some(draw.below(3) as u32).filter(|_| !draw.one_in(4))),
+            0 => limit.paused = Some(draw.one_in(3)),
+            1 => limit.rate = Some(draw.rate()),
+            _ => limit.concurrency = Some(Some(draw.below(5) as u32).filter(|_| !draw.one_in(4))),
+        }
+        Op::Limit(limit)
     }
 
     fn runs(&self) -> Vec<&RunRow> {
@@ -166,6 +211,7 @@ impl Maker<'_> {
             input: payload(draw.below(2)),
             labels: (0..draw.below(3)).map(|_| label(draw)).collect(),
             priority: [0, 0, 0, -1, 5][draw.below(5) as usize],
+            flow_key: draw.one_in(4).then(|| draw.pick(&FLOW_KEYS).clone()),
             at: draw.one_in(6).then_some(at),
             parent: None,
             deadlines: draw.deadlines(self.now),
@@ -173,6 +219,7 @@ impl Maker<'_> {
             claimant: None,
             first: None,
             signal: None,
+            batch: None,
         }
     }
 
@@ -208,11 +255,13 @@ impl Maker<'_> {
             target,
             name: name.clone(),
             payload: payload(draw.below(3)),
-            policy: if draw.one_in(4) {
-                Policy::Drop
-            } else {
-                Policy::Keep
+            policy: match draw.below(8) {
+                0 | 1 => Policy::Drop,
+                2 => Policy::Discard,
+                3 => Policy::Offer,
+                _ => Policy::Keep,
             },
+            expires: draw.one_in(6).then(|| draw.span()),
             key: draw.one_in(4).then(|| Self::key(draw)),
             claimant: Self::claimant(draw),
         }
@@ -326,11 +375,25 @@ impl Maker<'_> {
             Some(run) => (self.namespace_of(run.id, draw), Target::Run(run.id)),
             None => self.target(draw),
         };
-        let skip = draw.one_in(3);
+        let anew = parked.filter(|_| draw.one_in(4)).map(|run| {
+            let lane = self.rows.lane(run.lane);
+            let started = Entry::Started {
+                workflow: lane.workflow.clone(),
+                version: lane.version,
+                input: payload(draw.below(9)),
+                unsettled: Some(run.execution),
+                context: draw.context(),
+            };
+            Anew {
+                execution: run.execution - u32::from(draw.one_in(8)),
+                started: encode_entries(&[started]),
+            }
+        });
         Op::Resume(Resume {
             namespace,
             target,
-            skip,
+            skip: draw.one_in(3),
+            anew,
         })
     }
 
@@ -363,6 +426,21 @@ impl Maker<'_> {
             namespace: row.namespace.clone(),
             publication,
             workflow: draw.pick(&WORKFLOWS).clone(),
+        })
+    }
+
+    fn forget(&self, draw: &mut Draw) -> Op {
+        let all: Vec<_> = self.rows.publications.iter().map(|(id, _)| *id).collect();
+        let Some(publication) = draw.one_of(&all).copied() else {
+            return self.delete(draw);
+        };
+        let row = self.rows.publications.get(&publication).expect("listed");
+        Op::Forget(Forget {
+            namespace: match draw.one_in(8) {
+                true => draw.pick(&NAMESPACES).clone(),
+                false => row.namespace.clone(),
+            },
+            publication,
         })
     }
 

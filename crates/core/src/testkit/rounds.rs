@@ -4,8 +4,8 @@ use super::{Maker, OFFERED, PLAIN, payload};
 use crate::testkit::Draw;
 use crate::{
     Call, CancelMark, Caused, Consumed, Entry, Failure, GateId, Name, OpenWait, Outcome, Parent,
-    Payload, Publish, Round, RunRow, RunState, Scope, Start, StateChange, Then, UndoMark,
-    encode_entries,
+    Payload, Publish, Round, RunRow, RunState, STATE_CHANGED, Scope, Start, StateChange, Then,
+    UndoMark, encode_entries,
 };
 
 impl Maker<'_> {
@@ -14,11 +14,13 @@ impl Maker<'_> {
         let namespace = self.rows.lane(row.lane).namespace.clone();
         let owner = row.owner.expect("somebody has the run");
         let mut round = Round::new(row.id, owner, row.epoch);
+        round.created_at = Some(row.created_at);
         round.parent = row.parent.map(|parent| parent.run);
         self.take(&mut round, &namespace, draw);
         if row.cancel == CancelMark::None || draw.one_in(6) {
             self.go_on(&mut round, row, draw);
             open(&mut round, &namespace, draw);
+            self.look_again(&mut round, draw);
         } else {
             round.cancel_seen = draw.one_in(2);
             let below = self
@@ -81,6 +83,33 @@ impl Maker<'_> {
         }
     }
 
+    /// Waits for its state to change, or goes on to: having looked at it now, or before.
+    fn look_again(&self, round: &mut Round, draw: &mut Draw) {
+        let mut calls: Vec<u32> = Vec::new();
+        let again = round
+            .closed
+            .iter()
+            .filter(|(name, _)| *name == STATE_CHANGED);
+        calls.extend(again.map(|(_, call)| *call).filter(|_| draw.one_in(2)));
+        if draw.one_in(4) {
+            calls.push(u32::try_from(round.epoch).unwrap_or(0) * 100 + 99);
+        }
+        if calls.is_empty() {
+            return;
+        }
+        let version = self
+            .rows
+            .states
+            .get(&round.run)
+            .map_or(0, |row| row.version);
+        round.state_seen = Some(version.saturating_sub(draw.below(2)));
+        round.opened.extend(calls.into_iter().map(|call| OpenWait {
+            call,
+            name: STATE_CHANGED,
+            offerable: false,
+        }));
+    }
+
     /// Sets things off.
     fn go_on(&self, round: &mut Round, row: &RunRow, draw: &mut Draw) {
         let first = u32::try_from(row.epoch).unwrap_or(0) * 100 + 50;
@@ -88,9 +117,19 @@ impl Maker<'_> {
             let caused = match draw.below(14) {
                 0 | 1 => {
                     let start = self.below(row, call, draw);
-                    Caused::Child(call, Box::new(self.dressed_child(start, draw)))
+                    let start = self.dressed_child(start, draw);
+                    Caused::Child(call, Box::new(self.batched(start, draw)))
                 }
-                2 => Caused::Spawn(call, Box::new(self.start(draw))),
+                2 if draw.one_in(2) => {
+                    let namespace = self.rows.lane(row.lane).namespace.clone();
+                    let start = self.start(draw);
+                    let start = self.batched(Start { namespace, ..start }, draw);
+                    Caused::Send(Box::new(start))
+                }
+                2 => {
+                    let start = self.start(draw);
+                    Caused::Spawn(call, Box::new(self.batched(start, draw)))
+                }
                 3 | 4 => {
                     let (namespace, target) = self.target(draw);
                     Caused::Watch(call, namespace, target)

@@ -4,8 +4,8 @@
 use roundel_core::check::{self, Invariant, OfferRecord, RunRecord, Violation};
 use roundel_core::{
     Call, CancelMark, Caused, Context, Entry, Failure, JournalRow, KeyKind, LaneId, Name, Outcome,
-    Payload, RunId, RunState, ScopeEnd, Start, Taken, Timestamp, UndoBy, Why, encode_entries,
-    limits,
+    Payload, Remainder, Remaining, RunId, RunState, ScopeEnd, Start, Taken, Then, Timestamp,
+    UndoBy, Why, encode_entries, limits,
 };
 
 use crate::world::{
@@ -296,6 +296,7 @@ fn worked(call: u32) -> Entry {
         what: Call::Step { name, undo },
         value: Payload::null(),
         window: None,
+        emitted: Vec::new(),
     }
 }
 
@@ -385,6 +386,46 @@ fn inv7_inv8_and_inv9_damage_to_a_rollback_is_found() {
         let kinds: Vec<_> = found.iter().map(|violation| violation.invariant).collect();
         let expected: Vec<_> = expected.into_iter().collect();
         assert_eq!(kinds, expected, "{entries:?}: {found:?}");
+    }
+}
+
+#[test]
+fn inv9_a_failed_rollback_that_says_another_remainder_is_found() {
+    let entries = [
+        undoable(1),
+        undoable(2),
+        rolling_back(Why::Asked),
+        undo(3, 2),
+    ];
+    let says = |calls: &[u32]| {
+        let remaining = |call: &u32| Remaining {
+            execution: 1,
+            call: *call,
+            name: Name::constant("s"),
+            own: true,
+            set_off: false,
+        };
+        let told = Remainder {
+            because: Failure::business("no"),
+            count: calls.len(),
+            calls: calls.iter().map(remaining).collect(),
+        };
+        let mut world = World::new();
+        let run = world.owned(A);
+        let round = recording(world.round(run), &entries);
+        world.commit(round);
+        let mut round = ending(world.round(run), RunState::RollbackFailed);
+        let failure = Failure::business("stuck").with_code(Remainder::CODE);
+        let outcome = Outcome::Failure(Box::new(failure.with_data(&told)));
+        round.then = Then::End(RunState::RollbackFailed, outcome);
+        world.commit(round);
+        check_run(run, &record(&world, run))
+    };
+    assert_eq!(says(&[1]), []);
+    for wrong in [&[][..], &[2], &[2, 1]] {
+        let found = says(wrong);
+        let kinds: Vec<_> = found.iter().map(|violation| violation.invariant).collect();
+        assert_eq!(kinds, [Invariant::RollbackComplete], "{wrong:?}: {found:?}");
     }
 }
 
@@ -582,4 +623,27 @@ fn a_violation_reads_as_a_sentence() {
          expected an outcome exactly at rest"
     );
     assert_eq!(found[0].to_string(), text);
+}
+
+#[test]
+fn si_10_a_signal_that_its_run_ended_without_is_parked_or_gone() {
+    let mut world = World::new();
+    let run = world.owned(A);
+    world.signal(run, "go", 1);
+    let round = ending(world.round(run), RunState::Completed);
+    world.commit(round);
+    let mut left = record(&world, run);
+    let found = check_run(run, &left);
+    assert!(
+        found
+            .iter()
+            .all(|it| it.invariant != Invariant::NoLostMessage),
+        "{found:?}"
+    );
+    left.mail[0].1.parked_at = None;
+    let found = check_run(run, &left);
+    assert!(
+        found.iter().any(|it| it.found.contains("has ended")),
+        "{found:?}"
+    );
 }

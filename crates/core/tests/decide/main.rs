@@ -9,6 +9,7 @@ mod limits;
 mod offers;
 mod operators;
 mod property;
+mod queues;
 mod rounds;
 mod signals;
 mod sparse;

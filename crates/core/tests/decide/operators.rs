@@ -1,8 +1,8 @@
 //! Cancel and patch.
 
 use roundel_core::{
-    Cancel, CancelMark, Cancelled, Failure, Name, Op, Patch, Patched, Payload, Refusal, Reply,
-    RunState, StateChange, StateRow, Target, Then,
+    Cancel, CancelMark, Cancelled, Complete, Failure, Name, Op, Patch, Patched, Payload, Refusal,
+    Reply, RunState, StateChange, StateRow, Target, Then,
 };
 
 use crate::world::{A, B, NS, World, claimant, ending, same, value};
@@ -47,6 +47,22 @@ fn si_23_cancel_answers_what_it_found() {
 }
 
 #[test]
+fn k2_what_was_asked_to_end_is_not_completed_by_hand() {
+    let mut world = World::new();
+    let run = world.owned(A);
+    assert_eq!(world.cancel(run), Cancelled::Requested);
+    // Nobody has it, and its journal says nothing yet.
+    world.release(A, &[run]);
+    let complete = Op::Complete(Complete {
+        namespace: NS,
+        target: Target::Run(run),
+        value: Payload::parse("1").unwrap(),
+    });
+    let refused = world.decide(&complete);
+    assert_eq!(refused, Err(Refusal::CancelRequested { run }));
+}
+
+#[test]
 fn c10_a_cancel_wakes_whatever_the_run_does() {
     let mut world = World::new();
     let waiting = world.waiting(A, &[(1, "go")]);
@@ -61,22 +77,22 @@ fn c10_a_cancel_wakes_whatever_the_run_does() {
         ..world.starting()
     };
     let delayed = world.started(start).run;
-    for (run, state) in [
-        (waiting, RunState::Ready),
-        (ready, RunState::Ready),
-        (running, RunState::Running),
-        (parked, RunState::Ready),
-        (delayed, RunState::Ready),
+    for (run, state, mark) in [
+        (waiting, RunState::Ready, CancelMark::Requested),
+        (running, RunState::Running, CancelMark::Requested),
+        // Nobody has begun these, and nobody need come who can.
+        (ready, RunState::Cancelled, CancelMark::None),
+        (parked, RunState::Cancelled, CancelMark::None),
+        (delayed, RunState::Cancelled, CancelMark::None),
     ] {
         assert_eq!(world.cancel(run), Cancelled::Requested);
         let row = world.run(run);
-        assert_eq!((row.state, row.cancel), (state, CancelMark::Requested));
-        if state == RunState::Ready {
-            assert_eq!(row.ready_at, Some(world.now));
-        }
+        assert_eq!((row.state, row.cancel), (state, mark));
+        let due = Some(world.now).filter(|_| state == RunState::Ready);
+        assert!(row.ready_at == due || state == RunState::Running);
     }
     world.pass(roundel_core::limits::HEAD_START);
-    assert_eq!(world.claim(B, 9).len(), 4);
+    assert_eq!(world.claim(B, 9).len(), 1);
 }
 
 #[test]

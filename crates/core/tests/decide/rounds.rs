@@ -1,8 +1,8 @@
 //! Rounds: fence, journal, what they consume, what they leave behind.
 
 use roundel_core::{
-    CancelMark, Caused, Consumed, Entry, Failure, Name, Op, OpenWait, Outcome, Refusal, Reply,
-    Round, RunId, RunState, Start, Then, decode_entries, may_step,
+    CancelMark, Caused, Consumed, Entry, Failure, Fence, Name, Op, OpenWait, Outcome, Refusal,
+    Reply, Round, RunId, RunState, Start, Then, Timestamp, decode_entries, may_step,
 };
 
 use crate::world::{
@@ -120,22 +120,31 @@ fn a_step_is_let_in_by_the_same_rules_as_its_round() {
     let mut world = World::new();
     let run = world.owned(A);
     let gone = world.new_id();
-    assert_eq!(may_step(&world.rows, run, (A, 1), world.now), Ok(()));
+    let fence = |epoch| Round::new(run, A, epoch).fence();
+    let another = Fence {
+        created_at: Some(Timestamp(1)),
+        ..fence(1)
+    };
+    assert_eq!(may_step(&world.rows, run, (A, fence(1)), world.now), Ok(()));
     assert!(matches!(
-        may_step(&world.rows, run, (A, 2), world.now),
+        may_step(&world.rows, run, (A, fence(2)), world.now),
         Err(Refusal::Fenced { .. })
     ));
     assert!(matches!(
-        may_step(&world.rows, run, (B, 1), world.now),
+        may_step(&world.rows, run, (B, fence(1)), world.now),
+        Err(Refusal::Fenced { .. })
+    ));
+    assert!(matches!(
+        may_step(&world.rows, run, (A, another), world.now),
         Err(Refusal::Fenced { .. })
     ));
     assert_eq!(
-        may_step(&world.rows, gone, (A, 1), world.now),
+        may_step(&world.rows, gone, (A, fence(1)), world.now),
         Err(Refusal::UnknownRun { run: gone })
     );
     world.cancel(run);
     assert_eq!(
-        may_step(&world.rows, run, (A, 1), world.now),
+        may_step(&world.rows, run, (A, fence(1)), world.now),
         Err(Refusal::CancelRequested { run })
     );
 }
@@ -251,6 +260,21 @@ fn inv21_after_a_cancel_no_forward_round_commits() {
     let last = ending(world.round(run), RunState::Cancelled);
     world.commit(last);
     assert_eq!(world.state(run), RunState::Cancelled);
+}
+
+#[test]
+fn inv21_a_rollback_that_fails_does_not_overtake_a_cancel() {
+    let mut world = World::new();
+    let run = world.owned(A);
+    world.cancel(run);
+    // It failed and could not be undone before its worker heard of the request.
+    let unaware = ending(world.round(run), RunState::RollbackFailed);
+    let refused = world.try_commit(unaware);
+    assert_eq!(refused, Err(Refusal::CancelRequested { run }));
+    let mut aware = ending(world.round(run), RunState::RollbackFailed);
+    aware.cancel_seen = true;
+    world.commit(aware);
+    assert_eq!(world.state(run), RunState::RollbackFailed);
 }
 
 type Bug = (&'static str, Box<dyn Fn(&mut Round)>);

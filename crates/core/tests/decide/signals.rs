@@ -15,6 +15,7 @@ fn si_03_a_signal_answers_what_became_of_it() {
     let unknown = world.new_id();
     let drop = |run| Signal {
         policy: Policy::Drop,
+        expires: None,
         ..signal(run, "go", 1)
     };
     for (what, sent) in [
@@ -75,6 +76,7 @@ fn si_24_a_dropped_signal_is_gone_and_the_next_after_the_wait_arrives_once() {
     let run = world.owned(A);
     let drop = |value| Signal {
         policy: Policy::Drop,
+        expires: None,
         ..signal(run, "go", value)
     };
     assert_eq!(world.send(drop(1)), Sent::Dropped);

@@ -15,6 +15,7 @@ pub(crate) fn decide_sparsely(world: &World, op: &Op) -> (Result<Reply, Refusal>
         rows: Rows::default(),
     };
     some.rows.load_lanes(world.rows.lanes().to_vec());
+    some.rows.searched_at = world.now;
     let mut wanted = Vec::new();
     for stage in Stage::ALL {
         needs(op, &some.rows, stage, &mut wanted);
@@ -47,8 +48,8 @@ impl Loader<'_> {
                 .rows
                 .workers
                 .load(id, self.all.workers.get(&id).cloned()),
-            Need::Due(lanes, limit) => {
-                let (found, next) = world.due(&lanes, limit);
+            Need::Due(due) => {
+                let (found, next) = world.due(&due);
                 found.iter().for_each(|run| self.run(*run));
                 (self.rows.found, self.rows.found_next) = (found, next);
             }
@@ -64,16 +65,16 @@ impl Loader<'_> {
             }
             Need::AllWaits(run, waiters) => self.all_waits(run, waiters),
             Need::Mail(run, name, limit) => {
-                let mail = self
-                    .all
-                    .mail_of(run)
-                    .filter(|(id, _)| id.name.as_ref() == Some(&name));
-                let mail: Vec<_> = mail
-                    .take(limit)
-                    .map(|(id, row)| (id.clone(), row.clone()))
-                    .collect();
-                mail.into_iter()
-                    .for_each(|(id, row)| self.rows.mail.load(id, Some(row)));
+                let mail = || {
+                    let mail = self.all.mail_of(run);
+                    let named = mail.filter(|(id, _)| id.name.as_ref() == Some(&name));
+                    named.filter(|(_, row)| row.parked_at.is_none())
+                };
+                let lasting = mail().filter(|(_, row)| row.expires_at.is_none());
+                let expiring = mail().filter(|(_, row)| row.expires_at.is_some());
+                for (id, row) in lasting.take(limit).chain(expiring) {
+                    self.rows.mail.load(id.clone(), Some(row.clone()));
+                }
             }
             Need::Inbox(run) => self.inbox(run),
             Need::Offers(gate, limit) => {
@@ -125,6 +126,28 @@ impl Loader<'_> {
                     self.rows.publications.load(id, row);
                 }
             }
+            Need::Letter(id) => {
+                let row = self.all.mail.get(&id).cloned();
+                self.rows.mail.load(id, row);
+            }
+            Need::Unread(run) => {
+                let named = self.all.mail_of(run).filter(|(id, _)| id.name.is_some());
+                for (id, row) in named {
+                    self.rows.mail.load(id.clone(), Some(row.clone()));
+                }
+            }
+            Need::Unseen(limit) => {
+                self.rows.unseen = world.unseen(limit);
+                for id in self.rows.unseen.clone() {
+                    let row = self.all.workers.get(&id).cloned();
+                    self.rows.workers.load(id, row);
+                }
+            }
+            Need::Heard(id) => {
+                let found = world.heard(id);
+                found.iter().for_each(|run| self.run(*run));
+                self.rows.found = found;
+            }
             Need::Latch(id) => self
                 .rows
                 .latches
@@ -133,6 +156,27 @@ impl Loader<'_> {
                 let found = world.scope(run, execution, call);
                 found.iter().for_each(|run| self.run(*run));
                 self.rows.scopes.insert((run, execution, call), found);
+            }
+            need => self.load_queue(world, need),
+        }
+    }
+
+    fn load_queue(&mut self, world: &World, need: Need) {
+        match need {
+            Need::Queue(id) => {
+                let row = self.all.queues.get(&id).cloned();
+                self.rows.queues.load(id, row);
+            }
+            Need::Permits(queue) => {
+                let count = world.permits(&queue);
+                self.rows.permits.insert(queue, count);
+            }
+            Need::Audit(namespace) => {
+                let audit = self.all.audit.iter();
+                let last = audit.filter(|(id, _)| id.namespace == namespace).last();
+                if let Some((id, row)) = last {
+                    self.rows.audit.load(id.clone(), Some(row.clone()));
+                }
             }
             _ => unreachable!("loaded otherwise"),
         }
@@ -160,6 +204,7 @@ impl Loader<'_> {
         for id in waits {
             self.wait(&id);
             self.run(id.run);
+            self.inbox(id.run);
         }
     }
 

@@ -215,6 +215,7 @@ fn si_17_the_first_round_sees_the_signal_that_came_with_the_start() {
         target: Target::Key(Name::constant("k")),
         key: Some(Name::constant("sender")),
         policy: Policy::Keep,
+        expires: None,
         ..signal(start.run, "go", 1)
     };
     let start = Start {
@@ -298,7 +299,10 @@ fn a_first_round_that_is_refused_leaves_the_run_started() {
         first,
         ..start
     });
-    assert!(matches!(started.first, Some(Err(Refusal::Fenced { .. }))));
+    assert!(matches!(
+        started.first.as_deref(),
+        Some(Err(Refusal::Fenced { .. }))
+    ));
     assert_eq!(world.run(started.run).owner, Some(A));
     world.pass(LEASE);
     assert_eq!(world.claimed_ids(A, 1), [started.run]);

@@ -161,6 +161,7 @@ fn ro_13_a_parked_run_goes_on_when_an_operator_says_so() {
         namespace: NS,
         target: Target::Run(run),
         skip: false,
+        anew: None,
     });
     let state = RunState::Running;
     assert_eq!(world.op(&resume), Err(Refusal::NotParked { run, state }));

@@ -1,15 +1,17 @@
 //! A small world to try rules in: all rows, a clock, two workers, and short ways to say things.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use roundel_core::check::{self, OfferRecord, RunRecord};
 use roundel_core::{
-    Call, Claim, Claimant, Claimed, Committed, Consumed, Context, Deadlines, Entry, GateId,
-    JournalRow, KeyId, KeyRow, Lane, LaneId, LatchId, LatchRow, MailId, MailRow, Name, Need, Offer,
-    OfferId, OfferRow, Op, OpenWait, Outcome, Parent, Payload, Policy, PublicationId,
-    PublicationRow, Refusal, Register, Release, Renew, Reply, Round, Rows, RunId, RunRow, RunState,
-    Sent, Signal, Stage, Start, Started, StateRow, SubscriptionId, SubscriptionRow, Target, Then,
-    Timestamp, WaitId, WaitRow, WorkerId, WorkerRow, decide, encode_entries, needs,
+    AuditId, AuditRow, Call, Claim, Claimant, Claimed, Committed, Consumed, Context, Due, Entry,
+    Flow, GateId, JournalRow, KeyId, KeyRow, Keyed, Lane, LaneId, LatchId, LatchRow, MailId,
+    MailRow, Name, Need, Offer, OfferId, OfferRow, Op, OpenWait, Outcome, Parent, Payload, Policy,
+    PublicationId, PublicationRow, QueueId, QueueRow, Refusal, Register, Release, Renew, Reply,
+    Round, Rows, RunId, RunRow, RunState, Sent, Signal, Stage, Start, Started, StateRow,
+    SubscriptionId, SubscriptionRow, Target, Then, Timestamp, WaitId, WaitRow, WorkerId, WorkerRow,
+    decide, encode_entries, needs,
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -34,6 +36,8 @@ pub(crate) struct Dump {
     subscriptions: Vec<(SubscriptionId, SubscriptionRow)>,
     publications: Vec<(PublicationId, PublicationRow)>,
     latches: Vec<(LatchId, LatchRow)>,
+    audit: Vec<(AuditId, AuditRow)>,
+    queues: Vec<(QueueId, QueueRow)>,
 }
 
 /// All rows and the time.
@@ -44,6 +48,31 @@ pub(crate) struct World {
     pub(crate) journal: Vec<JournalRow>,
     pub(crate) lane: LaneId,
     last: u128,
+}
+
+/// One of each flow key that is due, from the one after the last.
+fn in_turn<'a>(asked: &Keyed, due: &[&'a &'a RunRow]) -> Vec<&'a &'a RunRow> {
+    let mut keys: BTreeMap<&Name, VecDeque<&&RunRow>> = BTreeMap::new();
+    for run in due.iter().filter(|run| run.lane == asked.lane) {
+        let key = run.flow_key.as_ref();
+        let key = key.filter(|key| !asked.full.contains(key));
+        keys.extend(
+            key.filter(|key| !keys.contains_key(key))
+                .map(|key| (key, VecDeque::new())),
+        );
+        if let Some(key) = key {
+            keys.get_mut(key).expect("just made").push_back(run);
+        }
+    }
+    let mut keys: Vec<_> = keys.into_iter().collect();
+    let first = keys.partition_point(|(key, _)| Some(*key) <= asked.after.as_ref());
+    keys.rotate_left(first);
+    let mut order = Vec::new();
+    while keys.iter().any(|(_, runs)| !runs.is_empty()) {
+        order.extend(keys.iter_mut().filter_map(|(_, runs)| runs.pop_front()));
+    }
+    order.truncate(asked.limit);
+    order
 }
 
 impl World {
@@ -87,14 +116,21 @@ impl World {
     /// As `op`, without writing: more operations can follow in the same transaction.
     pub(crate) fn decide(&mut self, op: &Op) -> Result<Reply, Refusal> {
         let mut wanted = Vec::new();
+        self.rows.searched_at = self.now;
         for stage in Stage::ALL {
             needs(op, &self.rows, stage, &mut wanted);
             for need in wanted.drain(..) {
                 match need {
-                    Need::Due(lanes, limit) => {
-                        (self.rows.found, self.rows.found_next) = self.due(&lanes, limit);
+                    Need::Due(due) => {
+                        (self.rows.found, self.rows.found_next) = self.due(&due);
+                    }
+                    Need::Permits(queue) => {
+                        let count = self.permits(&queue);
+                        self.rows.permits.insert(queue, count);
                     }
                     Need::Subtree(run, limit) => self.rows.found = self.subtree(run, limit),
+                    Need::Heard(id) => self.rows.found = self.heard(id),
+                    Need::Unseen(limit) => self.rows.unseen = self.unseen(limit),
                     Need::OpenPublications(namespace, topic) => {
                         self.rows.open_publications = self.open_publications(&namespace, &topic);
                     }
@@ -122,13 +158,16 @@ impl World {
             .sort_by_key(|row| (row.run, row.execution, row.first));
     }
 
-    pub(crate) fn due(&self, lanes: &[LaneId], limit: usize) -> (Vec<RunId>, Option<Timestamp>) {
+    pub(crate) fn due(&self, asked: &Due) -> (Vec<RunId>, Option<Timestamp>) {
         let now = self.now;
         let far = now.after(roundel_core::limits::LEASE);
         let mut ready: Vec<_> = self
             .rows
             .runs()
-            .filter(|run| lanes.contains(&run.lane))
+            .filter(|run| {
+                let ahead = run.flow != Flow::Free && asked.ahead.contains(&run.lane);
+                ahead || asked.lanes.iter().any(|(lane, _)| *lane == run.lane)
+            })
             .collect();
         ready.sort_by_key(|run| (run.priority, run.ready_at, run.id));
         let is_due = |run: &&&RunRow| {
@@ -137,11 +176,36 @@ impl World {
         };
         let due = ready.iter().filter(is_due);
         let (suspects, others): (Vec<&&RunRow>, Vec<_>) = due.partition(|run| run.suspect);
-        let found = others.iter().take(limit).chain(suspects.iter().take(1));
+        let mut room: BTreeMap<LaneId, usize> = asked.lanes.iter().copied().collect();
+        let fits = |run: &&&&RunRow| {
+            let left = room.get_mut(&run.lane).filter(|_| run.flow_key.is_none());
+            left.is_some_and(|left| std::mem::replace(left, left.saturating_sub(1)) > 0)
+        };
+        let mut keyed = Vec::new();
+        for asked in &asked.keyed {
+            keyed.extend(in_turn(asked, &others));
+        }
+        let ahead = |run: &&&&RunRow| run.flow != Flow::Free;
+        let (others, ahead) = (others.iter().filter(fits), others.iter().filter(ahead));
+        let found = others
+            .take(asked.limit)
+            .chain(&keyed)
+            .chain(suspects.iter().take(1))
+            .chain(ahead);
         let next = ready.iter().filter_map(|run| run.ready_at);
         let next = next.filter(|at| *at > now).min();
         let found = found.map(|run| run.id).collect();
         (found, next)
+    }
+
+    pub(crate) fn permits(&self, queue: &QueueId) -> BTreeMap<Option<Name>, u32> {
+        let lanes: Vec<LaneId> = self.rows.lanes_of(queue).collect();
+        let its = |run: &&RunRow| lanes.contains(&run.lane) && run.flow == Flow::Permit;
+        let mut held = BTreeMap::new();
+        for run in self.rows.runs().filter(its) {
+            *held.entry(run.flow_key.clone()).or_default() += 1;
+        }
+        held
     }
 
     pub(crate) fn open_publications(&self, namespace: &Name, topic: &Name) -> Vec<PublicationId> {
@@ -151,6 +215,18 @@ impl World {
             its && row.closes_at.is_some_and(|at| at > self.now)
         });
         open.map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn unseen(&self, limit: usize) -> Vec<WorkerId> {
+        let long_ago = self.now.before(roundel_core::limits::UNSEEN);
+        let all = self.rows.workers.iter();
+        let unseen = all.filter(|(_, row)| row.seen_at < long_ago);
+        unseen.map(|(id, _)| *id).take(limit).collect()
+    }
+
+    pub(crate) fn heard(&self, id: PublicationId) -> Vec<RunId> {
+        let mut runs = self.rows.runs().filter(|row| row.publication == Some(id));
+        runs.next().map(|row| row.id).into_iter().collect()
     }
 
     pub(crate) fn scope(&self, run: RunId, execution: u32, call: u32) -> Vec<RunId> {
@@ -213,6 +289,8 @@ impl World {
             subscriptions: all(&self.rows.subscriptions),
             publications: all(&self.rows.publications),
             latches: all(&self.rows.latches),
+            audit: all(&self.rows.audit),
+            queues: all(&self.rows.queues),
             workers: self
                 .rows
                 .workers
@@ -229,23 +307,7 @@ impl World {
 
     /// A start that says nothing special.
     pub(crate) fn starting(&mut self) -> Start {
-        Start {
-            namespace: NS,
-            run: self.new_id(),
-            workflow: Name::constant("w"),
-            version: None,
-            key: None,
-            input: Payload::null(),
-            labels: Vec::new(),
-            priority: 0,
-            at: None,
-            parent: None,
-            deadlines: Deadlines::default(),
-            context: Context::default(),
-            claimant: None,
-            first: None,
-            signal: None,
-        }
+        Start::new(NS, self.new_id(), Name::constant("w"), Payload::null())
     }
 
     pub(crate) fn started(&mut self, start: Start) -> Started {
@@ -321,7 +383,9 @@ impl World {
     pub(crate) fn round(&self, run: RunId) -> Round {
         let row = self.run(run);
         let owner = row.owner.expect("somebody has the run");
-        Round::new(run, owner, row.epoch)
+        let mut round = Round::new(run, owner, row.epoch);
+        round.created_at = Some(row.created_at);
+        round
     }
 
     pub(crate) fn commit(&mut self, round: Round) -> Committed {
@@ -467,6 +531,7 @@ pub(crate) fn signal(run: RunId, name: &'static str, number: u32) -> Signal {
         name: Name::constant(name),
         payload: value(number),
         policy: Policy::Keep,
+        expires: None,
         key: None,
         claimant: None,
     }

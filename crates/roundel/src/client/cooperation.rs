@@ -2,10 +2,9 @@
 //! failed.
 
 use roundel_core::{
-    Accept, Complete, Join, Joined, Name, Op, PublicationId, Published, Reply, Resume, Subscribe,
-    SubscriptionId, Undo, Undone,
+    Accept, Complete, Join, Joined, Name, Op, PublicationId, Publish, Published, Reply, Resume,
+    Subscribe, Undo, Undone,
 };
-use roundel_store::{Answer, Query};
 use serde::Serialize;
 
 use super::{Client, To};
@@ -24,6 +23,10 @@ impl Client {
         value: &T,
     ) -> Result<Published, Error> {
         let publish = publication(self.inner.namespace.clone(), topic, value)?;
+        self.send_publication(publish).await
+    }
+
+    pub(super) async fn send_publication(&self, publish: Publish) -> Result<Published, Error> {
         match self.inner.op(Op::Publish(publish)).await? {
             Reply::Published(published) => Ok(published),
             _ => unreachable!("a publication answers as one"),
@@ -55,7 +58,7 @@ impl Client {
             workflow: Name::new(workflow.to_owned())?,
             on,
         };
-        match self.inner.op(Op::Subscribe(subscribe)).await? {
+        match self.act(Op::Subscribe(subscribe)).await? {
             Reply::Subscribed(new) => Ok(new),
             _ => unreachable!("a subscription answers as one"),
         }
@@ -77,30 +80,19 @@ impl Client {
         }
     }
 
-    /// Ends a run that nobody has begun, with this value: what it should have done was done
-    /// otherwise, or never will be. Whoever waits for it goes on.
+    /// Ends a run that nobody has begun, or that is parked, with this value: what it should have
+    /// done was done otherwise, or never will be. Whoever waits for it goes on.
     ///
     /// # Errors
-    /// When there is no such run, or it has begun.
+    /// When there is no such run, or it has begun and is not parked, or it waits for signals, or
+    /// something below it has not ended.
     pub async fn complete<T: Serialize>(&self, to: impl Into<To>, value: &T) -> Result<(), Error> {
         let complete = Complete {
             namespace: self.inner.namespace.clone(),
             target: to.into().checked()?,
             value: encode(value)?,
         };
-        self.inner.op(Op::Complete(complete)).await.map(drop)
-    }
-
-    /// Who subscribes to what, by topic.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn subscriptions(&self) -> Result<Vec<SubscriptionId>, Error> {
-        let query = Query::Subscriptions(self.inner.namespace.clone());
-        match self.inner.read(query).await? {
-            Answer::Subscriptions(all) => Ok(all.into_iter().map(|(id, _)| id).collect()),
-            _ => unreachable!("subscriptions were asked for"),
-        }
+        self.act(Op::Complete(complete)).await.map(drop)
     }
 
     /// Undoes what a run did, and all below it, newest first. It must have completed, or be
@@ -110,7 +102,7 @@ impl Client {
     /// When there is no such run, or it is not at rest.
     pub async fn undo(&self, to: impl Into<To>) -> Result<Undone, Error> {
         let (namespace, target) = (self.inner.namespace.clone(), to.into().checked()?);
-        match self.inner.op(Op::Undo(Undo { namespace, target })).await? {
+        match self.act(Op::Undo(Undo { namespace, target })).await? {
             Reply::Undone(answer) => Ok(answer),
             _ => unreachable!("an undo answers as one"),
         }
@@ -126,8 +118,9 @@ impl Client {
             namespace,
             target,
             skip: true,
+            anew: None,
         };
-        self.inner.op(Op::Resume(resume)).await.map(drop)
+        self.act(Op::Resume(resume)).await.map(drop)
     }
 
     /// Accepts what a failed rollback left undone.
@@ -137,6 +130,6 @@ impl Client {
     pub async fn accept(&self, to: impl Into<To>) -> Result<(), Error> {
         let (namespace, target) = (self.inner.namespace.clone(), to.into().checked()?);
         let accept = Accept { namespace, target };
-        self.inner.op(Op::Accept(accept)).await.map(drop)
+        self.act(Op::Accept(accept)).await.map(drop)
     }
 }

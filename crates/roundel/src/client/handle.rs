@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use futures_util::FutureExt;
 use roundel_core::{Outcome, RunId, RunState, Sent, Target};
 use roundel_store::{Answer, Query};
 use serde::de::DeserializeOwned;
@@ -98,8 +99,15 @@ impl<O: DeserializeOwned> Handle<O> {
                 Some(rest) => break rest,
                 None => {}
             }
-            if let Some(rest) = look(inner, self.run).await? {
-                break rest;
+            match look(inner, self.run).await {
+                Ok(Some(rest)) => break rest,
+                Ok(None) => {}
+                // The last commit may have said so while this looked.
+                Err(Error::Closed) => match told(&mut self.rest) {
+                    Some(rest) => break rest,
+                    None => return Err(Error::Closed),
+                },
+                Err(error) => return Err(error),
             }
         };
         self.rest = None;
@@ -108,6 +116,11 @@ impl<O: DeserializeOwned> Handle<O> {
         }
         Ok(rest)
     }
+}
+
+/// The rest that has been told of already, if one has.
+fn told(resting: &mut Option<Resting>) -> Option<Rest> {
+    resting.as_mut()?.next().now_or_never().flatten()
 }
 
 /// Has the run come to rest?

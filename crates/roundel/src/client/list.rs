@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use roundel_core::{Name, RunId, RunState, Timestamp};
+use roundel_core::{Name, RunId, RunState};
 use roundel_store::{Answer, Page, Query, RunFilter, RunView};
 
 use super::Client;
@@ -74,39 +74,4 @@ impl Runs {
             _ => unreachable!("runs were asked for"),
         }
     }
-}
-
-impl Client {
-    /// Removes the trees whose root ended before this time. Returns how many runs went. Deletes in
-    /// small commits, so that others are not held up; what ends meanwhile waits for the next call.
-    ///
-    /// # Errors
-    /// When the database cannot be read or written.
-    pub async fn prune(&self, ended_before: Timestamp) -> Result<usize, Error> {
-        // Ids are ordered by time: a run that ended before then was also started before then.
-        let mut page = self.runs().limit(1000).after(first_id_at(ended_before));
-        let mut removed = 0;
-        loop {
-            let found = page.fetch().await?;
-            for run in &found.items {
-                let row = &run.row;
-                let old = row.state.has_ended() && row.changed_at < ended_before;
-                if old && row.parent.is_none() {
-                    removed += self.delete(row.id).await?;
-                }
-            }
-            match found.items.last() {
-                Some(last) if found.more => page = page.after(last.row.id),
-                _ => return Ok(removed),
-            }
-        }
-    }
-}
-
-/// The lowest id that a run started at this time can have.
-fn first_id_at(at: Timestamp) -> RunId {
-    let millis = u64::try_from(at.0 / 1000).unwrap_or(0).min((1 << 48) - 1);
-    let mut bytes = [0; 16];
-    bytes[..6].copy_from_slice(&millis.to_be_bytes()[2..]);
-    RunId::from_bytes(bytes)
 }

@@ -1,14 +1,21 @@
 //! What programs ask from outside: start, signal, offer, cancel, results, lists.
 
+mod audit;
 mod cooperation;
 mod handle;
 mod list;
 mod look;
+mod parked;
 mod preview;
+mod prune;
+mod queues;
+mod remedy;
 mod send;
 mod start;
 mod to;
 mod topics;
+mod trouble;
+mod troubles;
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -25,12 +32,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+pub use audit::Audit;
 pub use handle::Handle;
 pub use list::Runs;
 pub use preview::{Preview, WouldUndo};
+pub(crate) use prune::keep_ended;
+pub use queues::{Queue, QueueLimits};
+pub use remedy::Remedy;
 pub use send::SendTo;
 pub use start::StartRun;
 pub use to::To;
+pub use trouble::{Trouble, TroubleId};
+pub use troubles::{Parked, Remedied, TroubleGroup};
 
 use crate::cx::{decode, encode, new_start};
 use crate::ids::new_run;
@@ -47,6 +60,21 @@ type Borrowed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Clone)]
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
+    /// In whose name it acts.
+    operator: Option<Arc<audit::Operator>>,
+    /// It leaves alone what is not parked.
+    if_parked: bool,
+}
+
+impl From<Arc<Inner>> for Client {
+    fn from(inner: Arc<Inner>) -> Client {
+        let (operator, if_parked) = (None, false);
+        Client {
+            inner,
+            operator,
+            if_parked,
+        }
+    }
 }
 
 pub(crate) struct Inner {
@@ -80,6 +108,7 @@ impl Client {
         StartRun {
             client: self.clone(),
             start: start.map_err(Error::from),
+            in_queue: false,
             value: PhantomData,
         }
     }
@@ -92,6 +121,7 @@ impl Client {
         StartRun {
             client: self.clone(),
             start: Ok(Box::new(start)),
+            in_queue: false,
             value: PhantomData,
         }
     }
@@ -104,8 +134,7 @@ impl Client {
         let (namespace, claimant) = (self.inner.namespace.clone(), self.inner.claimant());
         let target = to.into().checked()?;
         match self
-            .inner
-            .op(Op::Cancel(Cancel {
+            .act(Op::Cancel(Cancel {
                 namespace,
                 target,
                 claimant,
@@ -130,8 +159,7 @@ impl Client {
         let (namespace, patch) = (self.inner.namespace.clone(), encode(patch)?);
         let target = to.into().checked()?;
         match self
-            .inner
-            .op(Op::Patch(Patch {
+            .act(Op::Patch(Patch {
                 namespace,
                 target,
                 patch,
@@ -167,14 +195,14 @@ impl Client {
     /// When it is not parked, and no rollback of it has failed.
     pub async fn resume(&self, to: impl Into<To>) -> Result<(), Error> {
         let (namespace, target) = (self.inner.namespace.clone(), to.into().checked()?);
-        self.inner
-            .op(Op::Resume(Resume {
-                namespace,
-                target,
-                skip: false,
-            }))
-            .await
-            .map(|_| ())
+        self.act(Op::Resume(Resume {
+            namespace,
+            target,
+            skip: false,
+            anew: None,
+        }))
+        .await
+        .map(|_| ())
     }
 
     /// Removes a run that has ended, and all below it. Returns how many went.
@@ -202,7 +230,7 @@ impl Client {
                 target: target.clone(),
                 force,
             };
-            let Reply::Deleted { runs, more } = self.inner.op(Op::Delete(delete)).await? else {
+            let Reply::Deleted { runs, more } = self.act(Op::Delete(delete)).await? else {
                 unreachable!("a delete answers as one")
             };
             removed += runs;
@@ -283,7 +311,7 @@ impl Client {
 
     /// Several operations at once, in this order: the same replies as one by one, in one commit
     /// where possible.
-    pub async fn batch(&self, ops: Vec<Op>) -> Vec<Result<Reply, Error>> {
+    pub async fn at_once(&self, ops: Vec<Op>) -> Vec<Result<Reply, Error>> {
         let asks = ops.into_iter().map(Ask::Op).collect();
         let mut replies = Vec::new();
         for receiver in self.inner.post.ask_all(asks) {
@@ -360,8 +388,15 @@ impl Inner {
         Ok(reply)
     }
 
-    async fn read(&self, query: Query) -> Result<Answer, Error> {
-        let read = self.post.store().read(query);
+    pub(crate) async fn read(&self, query: Query) -> Result<Answer, Error> {
+        self.read_in_time(self.post.store().read(query)).await
+    }
+
+    /// What the database answers, unless it does not in time.
+    async fn read_in_time<T>(
+        &self,
+        read: impl Future<Output = Result<T, roundel_store::Error>>,
+    ) -> Result<T, Error> {
         match tokio::time::timeout(self.answer_within, read).await {
             Ok(answer) => Ok(answer?),
             Err(_) => Err(Error::Unavailable(

@@ -77,6 +77,9 @@ impl Client {
                 self.note(row.id, execution, &mut history).await?;
             }
             for past in history.plan() {
+                if preview.more {
+                    return Ok(());
+                }
                 if let Some(scope) = past.scope {
                     for below in self.runs_of(row.id, scope).await? {
                         if would_undo(&below) {
@@ -137,16 +140,7 @@ impl Client {
             }
             Scope::Call { execution, call } => (execution, call),
         };
-        let mut runs: Vec<RunView> = Vec::new();
-        loop {
-            let next = runs.last().and_then(|run| run.row.number);
-            let page = self.scope(run, (execution, call), next.map_or(0, |last| last + 1));
-            let page = page.await?;
-            runs.extend(page.items);
-            if !page.more {
-                return Ok(runs);
-            }
-        }
+        self.scope(run, (execution, call)).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::IntoFuture;
+use std::time::Duration;
 
 use roundel_core::{Name, Offer, Op, Payload, Policy, Reply, Sent, Signal as SignalOp};
 use serde::Serialize;
@@ -46,18 +47,18 @@ impl Client {
     /// Sends a signal to a run.
     pub fn signal<T: Serialize>(&self, to: impl Into<To>, signal: Signal<T>, value: &T) -> SendTo {
         let payload = encode(value).map_err(Error::from);
-        self.send(to.into(), (signal.name(), signal.policy()), payload)
+        self.send_signal(to.into(), (signal.name(), signal.kept()), payload)
     }
 
     /// Sends a signal to a run by the signal's name, with any JSON.
     pub fn signal_named(&self, to: impl Into<To>, signal: Name, payload: Payload) -> SendTo {
-        self.send(to.into(), (signal, Policy::Keep), Ok(payload))
+        self.send_signal(to.into(), (signal, (Policy::Keep, None)), Ok(payload))
     }
 
-    fn send(
+    fn send_signal(
         &self,
         to: To,
-        (name, policy): (Name, Policy),
+        (name, (policy, expires)): (Name, (Policy, Option<Duration>)),
         payload: Result<Payload, Error>,
     ) -> SendTo {
         let op = to.checked().and_then(|target| {
@@ -67,6 +68,7 @@ impl Client {
                 name,
                 payload: payload?,
                 policy,
+                expires,
                 key: None,
                 claimant: self.inner.claimant(),
             }))

@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{Boxed, Client, Handle, Inner};
+use crate::command::key_in;
 use crate::cx::{Times, encode, one_value};
 use crate::worker::{Port, Worker};
 use crate::{By, Error, Key, Signal};
@@ -21,12 +22,19 @@ use crate::{By, Error, Key, Signal};
 #[must_use = "it does nothing unless awaited"]
 #[derive(Debug)]
 pub struct StartRun<O> {
-    pub(super) client: Client,
-    pub(super) start: Result<Box<Start>, Error>,
-    pub(super) value: PhantomData<fn() -> O>,
+    pub(crate) client: Client,
+    pub(crate) start: Result<Box<Start>, Error>,
+    /// Keys are those of the workflow's own queue.
+    pub(crate) in_queue: bool,
+    pub(crate) value: PhantomData<fn() -> O>,
 }
 
 impl<O> StartRun<O> {
+    pub(crate) fn in_queue(mut self) -> Self {
+        self.in_queue = true;
+        self
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Start) -> Result<(), Error>) -> Self {
         self.start = self
             .start
@@ -36,9 +44,13 @@ impl<O> StartRun<O> {
 
     /// Under this key: starting it again gives the first run; with another input, a conflict.
     pub fn key(self, key: impl Into<Cow<'static, str>>) -> Self {
-        let key = Name::new(key.into());
+        let (key, in_queue) = (key.into(), self.in_queue);
         self.with(|start| {
-            start.key = Some(key?);
+            let key = match in_queue {
+                true => key_in(&start.workflow, &key),
+                false => key,
+            };
+            start.key = Some(Name::new(key)?);
             Ok(())
         })
     }
@@ -56,6 +68,16 @@ impl<O> StartRun<O> {
     pub fn priority(self, priority: i32) -> Self {
         self.with(|start| {
             start.priority = priority;
+            Ok(())
+        })
+    }
+
+    /// On whose behalf: a customer, say. Those of a queue take turns, so that a busy one does not
+    /// keep the others waiting, and [so many of each](crate::Queue::per_key) are in hand at once.
+    pub fn flow_key(self, key: impl Into<Cow<'static, str>>) -> Self {
+        let key = Name::new(key.into());
+        self.with(|start| {
+            start.flow_key = Some(key?);
             Ok(())
         })
     }
@@ -90,7 +112,7 @@ impl<O> StartRun<O> {
     pub fn forward_deadline(self, by: impl Into<By>) -> Self {
         let times = Times {
             forward: Some(by.into()),
-            rollback: None,
+            ..Times::default()
         };
         self.times(times)
     }
@@ -98,8 +120,8 @@ impl<O> StartRun<O> {
     /// If the run rolls back, that must be done by then, or the rollback has failed.
     pub fn rollback_deadline(self, by: impl Into<By>) -> Self {
         let times = Times {
-            forward: None,
             rollback: Some(by.into()),
+            ..Times::default()
         };
         self.times(times)
     }
@@ -143,13 +165,14 @@ impl<O> StartRun<O> {
                 None => Target::Run(start.run),
             };
             let (namespace, name) = (start.namespace.clone(), signal.name());
-            let (payload, policy) = (payload?, signal.policy());
+            let (payload, (policy, expires)) = (payload?, signal.kept());
             let signal = SignalOp {
                 namespace,
                 target,
                 name,
                 payload,
                 policy,
+                expires,
                 key: None,
                 claimant,
             };
@@ -209,7 +232,9 @@ impl Inner {
     /// A place in this process, if the run can begin here at once.
     fn local(&self, start: &Start) -> Option<(&Arc<Worker>, Lane, Arc<Port>)> {
         let worker = self.worker.as_ref()?;
-        if start.at.is_some() || start.priority != 0 {
+        let later = start.at.is_some() || start.priority != 0;
+        let alone = start.batch.is_none() && start.flow_key.is_none();
+        if later || !alone || !worker.may_begin_here(&start.workflow) {
             return None;
         }
         let version = match start.version {
@@ -226,5 +251,33 @@ impl Inner {
             .contains_key(&(lane.workflow.clone(), version));
         let port = known.then(|| worker.take_place(start.run))?;
         Some((worker, lane, port?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Cx, Engine, Failure, Workflow};
+
+    const LIMITED: Workflow<u32, u32> = Workflow::named("limited");
+    const FREE: Workflow<u32, u32> = Workflow::named("free");
+
+    #[tokio::test]
+    async fn co_30_what_only_claims_may_begin_is_not_begun_here_in_vain() {
+        let number = |_: Cx, number: u32| async move { Ok::<_, Failure>(number) };
+        let engine = Engine::in_memory().register(LIMITED, number);
+        let engine = engine.register(FREE, number).start().await.unwrap();
+        let begins_here = |workflow| {
+            let start = engine.start(workflow, &1).start.unwrap();
+            engine.client().inner.local(&start).is_some()
+        };
+        assert!(begins_here(LIMITED));
+        let queue = engine.queue_named(LIMITED.name()).concurrency(1);
+        queue.set().await.unwrap();
+        // The first tells.
+        for workflow in [LIMITED, FREE] {
+            let mut run = engine.start(workflow, &7).await.unwrap();
+            assert_eq!(run.result().await.unwrap(), 7);
+        }
+        assert!(!begins_here(LIMITED) && begins_here(FREE));
     }
 }

@@ -1,11 +1,12 @@
 //! Topics as operators see them: by name, with any JSON; and what a call set off.
 
-use roundel_core::{Name, Op, Payload, PublicationId, Publish, Published, Reply, RunId};
+use roundel_core::{Name, Payload, PublicationId, Publish, Published, RunId};
 use roundel_store::{Answer, Page, PublicationView, Query, RunView, TopicView};
 
 use super::Client;
 use crate::Error;
 use crate::ids::new_run;
+use crate::worker::scope_runs;
 
 impl Client {
     /// Publishes to the topic of this name, with any JSON.
@@ -22,10 +23,7 @@ impl Client {
             context: roundel_core::Context::default(),
             window: None,
         };
-        match self.inner.op(Op::Publish(publish)).await? {
-            Reply::Published(published) => Ok(published),
-            _ => unreachable!("a publication answers as one"),
-        }
+        self.send_publication(publish).await
     }
 
     /// What is published to, or subscribed to, by name.
@@ -76,7 +74,7 @@ impl Client {
         }
     }
 
-    /// The runs that one call of a run set off together, in order, from this number on.
+    /// The runs that one call of a run set off together, in order.
     ///
     /// # Errors
     /// When there is no such run.
@@ -84,17 +82,9 @@ impl Client {
         &self,
         run: RunId,
         (execution, call): (u32, u32),
-        from: u32,
-    ) -> Result<Page<RunView>, Error> {
-        let query = Query::Scope {
-            run,
-            execution,
-            call,
-            from,
-        };
-        match self.inner.read(query).await? {
-            Answer::Runs(page) => Ok(page),
-            _ => unreachable!("runs were asked for"),
-        }
+    ) -> Result<Vec<RunView>, Error> {
+        let store = self.inner.post.store();
+        let read = scope_runs(&**store, run, (execution, call));
+        self.inner.read_in_time(read).await
     }
 }

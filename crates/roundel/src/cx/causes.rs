@@ -5,16 +5,17 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use roundel_core::{
-    Call, Context as Flowing, Deadlines, Failure, Name, Offer, Payload, RunId, Sent,
-    Signal as SignalOp, Start, Timestamp,
+    Call, Failure, Name, Offer, Payload, RunId, Sent, Signal as SignalOp, Start, Timestamp,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::shared::{Asked, CallGuard};
 use super::{Cx, Times, deadlines, decode_outcome, encode, name, one_value};
+use crate::command::key_in;
 use crate::ids::new_run;
 use crate::{Key, Signal, To, Workflow};
 
@@ -24,6 +25,8 @@ pub struct Child<O> {
     start: Result<Box<Start>, Failure>,
     times: Times,
     guard: CallGuard,
+    /// Keys are those of the workflow's own queue.
+    in_queue: bool,
     value: PhantomData<fn() -> O>,
 }
 
@@ -31,7 +34,9 @@ pub struct Child<O> {
 #[must_use = "it does nothing unless awaited"]
 pub struct Spawn {
     start: Result<Box<Start>, Failure>,
+    times: Times,
     guard: CallGuard,
+    in_queue: bool,
 }
 
 /// A signal or an offer sent by a workflow.
@@ -66,22 +71,12 @@ impl Cx {
         workflow: Workflow<I, O>,
         input: &I,
     ) -> Child<O> {
-        let start = self.start_of(&workflow, input);
-        Child {
-            start,
-            times: Times::default(),
-            guard: CallGuard::new(&self.shared),
-            value: PhantomData,
-        }
+        Child::of(self, self.start_of(&workflow, input))
     }
 
     /// Starts a run of its own, and says which.
     pub fn spawn<I: Serialize, O>(&self, workflow: Workflow<I, O>, input: &I) -> Spawn {
-        let start = self.start_of(&workflow, input);
-        Spawn {
-            start,
-            guard: CallGuard::new(&self.shared),
-        }
+        Spawn::of(self, self.start_of(&workflow, input))
     }
 
     /// Sends a signal to another run, exactly once, and says what became of it.
@@ -92,12 +87,14 @@ impl Cx {
         value: &T,
     ) -> SendSignal {
         let asked = to.into().target().and_then(|target| {
+            let (policy, expires) = signal.kept();
             let op = SignalOp {
                 namespace: self.shared.info.namespace.clone(),
                 target,
                 name: signal.name(),
                 payload: encode(value)?,
-                policy: signal.policy(),
+                policy,
+                expires,
                 key: None,
                 claimant: None,
             };
@@ -163,35 +160,63 @@ pub(crate) fn new_start(
     input: Payload,
 ) -> Start {
     Start {
-        namespace,
-        run,
-        workflow,
         version,
-        key: None,
-        input,
-        labels: Vec::new(),
-        priority: 0,
-        at: None,
-        parent: None,
-        deadlines: Deadlines::default(),
-        context: Flowing::default(),
-        claimant: None,
-        first: None,
-        signal: None,
+        ..Start::new(namespace, run, workflow, input)
     }
 }
 
 fn with_key(
     start: Result<Box<Start>, Failure>,
     key: impl Into<Cow<'static, str>>,
+    in_queue: bool,
 ) -> Result<Box<Start>, Failure> {
     let mut start = start?;
-    start.key = Some(name(key)?);
+    let key = key.into();
+    start.key = Some(match in_queue {
+        true => name(key_in(&start.workflow, &key))?,
+        false => name(key)?,
+    });
+    Ok(start)
+}
+
+pub(crate) fn with_flow_key(
+    mut start: Box<Start>,
+    key: impl Into<Cow<'static, str>>,
+) -> Result<Box<Start>, Failure> {
+    start.flow_key = Some(name(key)?);
     Ok(start)
 }
 
 impl<O> Child<O> {
     deadlines!();
+
+    pub(crate) fn of(cx: &Cx, start: Result<Box<Start>, Failure>) -> Self {
+        Child {
+            start,
+            times: Times::default(),
+            guard: CallGuard::new(&cx.shared),
+            in_queue: false,
+            value: PhantomData,
+        }
+    }
+
+    pub(crate) fn in_queue(mut self) -> Self {
+        self.in_queue = true;
+        self
+    }
+
+    /// On whose behalf: those of a queue take turns, and can be limited each.
+    pub fn flow_key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
+        let start = std::mem::replace(&mut self.start, Err(Failure::permanent("moved")));
+        self.start = start.and_then(|start| with_flow_key(start, key));
+        self
+    }
+
+    /// Not before this long from now.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.times.begins = Some(delay.into());
+        self
+    }
 
     /// With this value in its context, beside those that this run has.
     pub fn context<T: Serialize>(mut self, key: Key<T>, value: &T) -> Self {
@@ -205,25 +230,50 @@ impl<O> Child<O> {
     /// Under an id of the user's own. One that is in use fails the call at once.
     pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         let start = std::mem::replace(&mut self.start, Err(Failure::permanent("moved")));
-        self.start = with_key(start, key);
+        self.start = with_key(start, key, self.in_queue);
         self
     }
 }
 
 impl Spawn {
+    pub(crate) fn of(cx: &Cx, start: Result<Box<Start>, Failure>) -> Self {
+        Spawn {
+            start,
+            times: Times::default(),
+            guard: CallGuard::new(&cx.shared),
+            in_queue: false,
+        }
+    }
+
+    pub(crate) fn in_queue(mut self) -> Self {
+        self.in_queue = true;
+        self
+    }
+
     /// Not before this time, by the database's clock. A workflow that begins by spawning its
     /// successor runs periodically, whatever becomes of its own work.
     pub fn at(mut self, at: Timestamp) -> Self {
-        if let Ok(start) = &mut self.start {
-            start.at = Some(at);
-        }
+        self.times.begins = Some(at.into());
+        self
+    }
+
+    /// On whose behalf: those of a queue take turns, and can be limited each.
+    pub fn flow_key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
+        let start = std::mem::replace(&mut self.start, Err(Failure::permanent("moved")));
+        self.start = start.and_then(|start| with_flow_key(start, key));
+        self
+    }
+
+    /// Not before this long from now.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.times.begins = Some(delay.into());
         self
     }
 
     /// Under an id of the user's own. The same request again gives the first run.
     pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         let start = std::mem::replace(&mut self.start, Err(Failure::permanent("moved")));
-        self.start = with_key(start, key);
+        self.start = with_key(start, key, self.in_queue);
         self
     }
 }
@@ -262,7 +312,7 @@ impl Future for Spawn {
                 workflow: start.workflow.clone(),
                 run: start.run,
             };
-            (what, Asked::Spawn(start.clone()))
+            (what, Asked::Spawn(start.clone(), this.times))
         };
         this.guard.poll(context, asked).map(decode_outcome)
     }

@@ -10,7 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use roundel_core::{Call, Failure, Payload, Retry, UndoBy};
+use roundel_core::{Call, Emitted, Failure, Payload, Retry, RunId, UndoBy};
+use roundel_store::Tx;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,7 +20,7 @@ use super::{Begun, Cx, decode_outcome, encode, inside, name, undo};
 use crate::Undo;
 use crate::live::Of;
 
-/// One attempt of an effect, as its closure sees it.
+/// One attempt of an effect, or of a step, as its closure sees it.
 #[derive(Clone)]
 pub struct Attempt {
     shared: Arc<Shared>,
@@ -40,6 +41,51 @@ impl Attempt {
     #[must_use]
     pub fn key(&self) -> String {
         key_of(&self.shared, (self.shared.info.execution, self.call))
+    }
+
+    /// That of the step whose transaction this is.
+    ///
+    /// # Errors
+    /// When no step runs here.
+    pub fn of(_tx: &Tx) -> Result<Attempt, Failure> {
+        let shared = inside::step("read the attempt")?;
+        let inner = shared.lock();
+        let call = inner.in_step.as_ref().map(|(call, _)| *call);
+        let slot = call.and_then(|call| inner.calls.get(&call));
+        let slot = slot.expect("a step that runs is known");
+        let number = 1 + u32::try_from(slot.attempts.len()).unwrap_or(u32::MAX);
+        let last = match &slot.ask {
+            Asked::Step(tries) => tries.retry.is_last(number),
+            _ => true,
+        };
+        let call = call.expect("just seen");
+        drop(inner);
+        Ok(Attempt {
+            shared,
+            call,
+            number,
+            last,
+        })
+    }
+
+    /// Whose.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.shared.info.run
+    }
+
+    /// The name of the step or effect; of what is undone, in an undo.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let inner = self.shared.lock();
+        let slot = inner.calls.get(&self.call);
+        slot.map_or_else(String::new, |slot| slot.what.signature().1.to_owned())
+    }
+
+    /// In a step: what it has published so far.
+    #[must_use]
+    pub fn emitted(&self) -> Vec<Emitted> {
+        self.shared.lock().emitting()
     }
 
     pub(super) fn shared(&self) -> &Shared {

@@ -5,11 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
 
-use roundel_core::{Failure, Publish};
+use roundel_core::{Failure, Publish, Start, limits};
 use serde::Serialize;
 
-use super::publication;
 use super::shared::Shared;
+use super::{By, publication};
 use crate::Topic;
 
 thread_local! {
@@ -45,6 +45,29 @@ pub(crate) fn emit<T: Serialize>(topic: Topic<T>, value: &T) -> Result<(), Failu
     let mut inner = shared.lock();
     let context = inner.whole_context();
     inner.emitted.push(Publish { context, ..publish });
+    Ok(())
+}
+
+/// Adds to what the step that runs on this thread sends.
+pub(crate) fn send(start: Start, begins: Option<By>) -> Result<(), Failure> {
+    let shared = step("send")?;
+    let mut inner = shared.lock();
+    if inner.sent.len() >= limits::FAN_OUT {
+        let limit = limits::FAN_OUT;
+        let message = format!("a step sends at most {limit} commands; send the rest in the next");
+        return Err(Failure::permanent(message).with_code("refused"));
+    }
+    let namespace = shared.info.namespace.clone();
+    let mut batch = start.batch;
+    for start in batch.iter_mut().flat_map(|batch| batch.starts_mut()) {
+        start.namespace = namespace.clone();
+    }
+    let start = Start {
+        namespace,
+        batch,
+        ..start
+    };
+    inner.sent.push((start, begins));
     Ok(())
 }
 

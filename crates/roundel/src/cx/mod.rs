@@ -25,23 +25,25 @@ use roundel_core::{Failure, Name, Outcome, Payload, RunId, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use causes::new_start;
 pub use causes::{Child, SendSignal, Spawn};
+pub(crate) use causes::{new_start, with_flow_key};
 pub(crate) use context::one as one_value;
 pub(crate) use effect::panicked;
 pub use effect::{Attempt, Effect};
-pub(crate) use inside::emit;
+pub(crate) use inside::{emit, send as send_in_step};
 pub use records::Recorded;
 pub(crate) use records::random;
 pub use resource::Resource;
 pub use scopes::{Children, Ended, Publish, child_failures};
-pub(crate) use scopes::{ends_value, publication, scope_result};
+pub(crate) use scopes::{
+    TOO_LARGE, brief, ends_value, listed, publication, scope_result, was_set_off,
+};
 pub use step::Step;
 pub use times::By;
 pub(crate) use times::{Times, deadlines};
 pub use undo::{Begun, Undoing};
 pub(crate) use undo::{Handler as UndoHandler, NamedUndos};
-pub use waits::{Sleep, Wait, WaitForRun};
+pub use waits::{Sleep, Wait, WaitForRun, WaitUntil};
 
 use crate::live::Anew;
 use shared::Shared;
@@ -59,6 +61,11 @@ impl std::fmt::Debug for Cx {
 }
 
 impl Cx {
+    /// A failure that is not business parks this run, also if it has a parent.
+    pub(crate) fn parks(&self) {
+        self.shared.lock().parks = true;
+    }
+
     /// This run.
     #[must_use]
     pub fn run(&self) -> RunId {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use roundel_core::{Call, Failure, Name, StateChange, Timestamp};
+use roundel_core::{Call, Failure, Name, RunId, StateChange, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -87,6 +87,14 @@ impl Cx {
             name: Name::constant("read"),
         };
         self.recorded(Ok((what, Asked::ReadState)))
+    }
+
+    /// The runs above this one, from the root down, and this one last.
+    pub fn lineage(&self) -> Recorded<Vec<RunId>> {
+        let what = Call::Record {
+            name: Name::constant("lineage"),
+        };
+        self.recorded(Ok((what, Asked::ReadLineage)))
     }
 
     /// Replaces the run's own state, which others can read.

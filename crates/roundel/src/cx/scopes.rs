@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use roundel_core::{
-    Call, Context as Flowing, Deadlines, Failure, Name, Outcome, Payload, PublicationId,
-    Publish as PublishOp, RunId, RunState, Scope, ScopeEnd, Start,
+    Call, Context as Flowing, Deadlines, Emitted, Failure, Name, Outcome, Payload, PublicationId,
+    Publish as PublishOp, Remainder, RunId, RunState, Scope, ScopeEnd, Start,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -74,10 +74,53 @@ pub fn child_failures(failure: &Failure) -> Vec<Ended> {
         .as_ref()
         .filter(|_| failure.code == CHILD_FAILED);
     let ends = data.and_then(|data| data.decode::<Vec<ScopeEnd>>().ok());
-    Ended::all(ends.unwrap_or_default())
+    let mut ends = ends.unwrap_or_default();
+    // What the first failed with is told in full beside the list.
+    if let (Some(first), Some(cause)) = (ends.first_mut(), &failure.cause) {
+        first.outcome = Outcome::Failure(cause.clone());
+    }
+    Ended::all(ends)
+}
+
+/// How runs ended, without what the failures of runs below them say in turn. Those tell that
+/// themselves; if each level told all that is below it, and its first cause once more, a failure
+/// would double with each.
+pub(crate) fn listed(ends: &[&ScopeEnd]) -> Vec<ScopeEnd> {
+    let brief = |end: &&ScopeEnd| {
+        let mut end = (*end).clone();
+        if let Outcome::Failure(failure) = &mut end.outcome {
+            **failure = brief(failure);
+        }
+        end
+    };
+    ends.iter().map(brief).collect()
+}
+
+/// A failure, up to where it tells of other runs.
+pub(crate) fn brief(failure: &Failure) -> Failure {
+    let of_others = [CHILD_FAILED, Remainder::CODE].contains(&failure.code.as_str());
+    let mut brief = failure.clone();
+    if of_others {
+        brief.data = None;
+    }
+    let cause = failure.cause.as_deref().filter(|_| !of_others);
+    brief.cause = cause.map(|cause| Box::new(self::brief(cause)));
+    brief
 }
 
 const CHILD_FAILED: &str = "child_failed";
+
+/// Did what the call set off exist, whatever became of it?
+pub(crate) fn was_set_off(outcome: &Outcome) -> bool {
+    let known = [CHILD_FAILED, DELETED, TOO_LARGE];
+    match outcome {
+        Outcome::Value(_) => true,
+        Outcome::Failure(failure) => known.contains(&failure.code.as_str()),
+    }
+}
+
+const DELETED: &str = "deleted";
+pub(crate) const TOO_LARGE: &str = "too_large";
 
 /// What a scope came to: how all of its runs ended, or a failure with those that failed.
 pub(crate) fn scope_result(what: &Call, ends: &[ScopeEnd], failed_of: u32) -> Result<(), Failure> {
@@ -90,7 +133,7 @@ pub(crate) fn scope_result(what: &Call, ends: &[ScopeEnd], failed_of: u32) -> Re
             return Ok(());
         }
         let message = format!("{failed_of} of the runs that {what} set off are gone");
-        return Err(Failure::business(message).with_code("deleted"));
+        return Err(Failure::business(message).with_code(DELETED));
     };
     let stuck = |end: &&&ScopeEnd| end.state == RunState::RollbackFailed;
     let stuck = failed.iter().filter(stuck).count();
@@ -104,7 +147,7 @@ pub(crate) fn scope_result(what: &Call, ends: &[ScopeEnd], failed_of: u32) -> Re
     }
     let failure = Failure::business(message)
         .with_code(CHILD_FAILED)
-        .with_data(&failed);
+        .with_data(&listed(&failed));
     Err(match &first.outcome {
         Outcome::Failure(primary) => failure.caused_by((**primary).clone()),
         Outcome::Value(_) => failure,
@@ -197,6 +240,13 @@ impl Cx {
         Ended::all(self.shared.lock().ended.clone())
     }
 
+    /// What this execution has published so far, in order: by calls that have come back, and by
+    /// steps.
+    #[must_use]
+    pub fn emitted(&self) -> Vec<Emitted> {
+        self.shared.lock().published.clone()
+    }
+
     /// What the last step came to whose runs ended, though one of them failed.
     pub(crate) fn value_of_failed<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let value = self.shared.lock().ended_step.clone();
@@ -256,8 +306,9 @@ impl Future for Publish {
         };
         let asked = || {
             let (topic, window) = (publish.topic.clone(), publish.window);
+            let id = Some(publish.id);
             (
-                Call::Publish { topic, window },
+                Call::Publish { topic, window, id },
                 Asked::Publish(publish.clone(), this.times),
             )
         };

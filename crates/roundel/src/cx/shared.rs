@@ -6,15 +6,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context as Polled, Poll, Waker};
+use std::time::Duration;
 
 use roundel_core::{
-    Attempted, Call, Context, Deadlines, Failure, Name, Offer, Outcome, Payload, Publish, Retry,
-    RunId, Scope, ScopeEnd, Signal, Start, StateChange, Target, Timestamp,
+    Attempted, Call, Context, Deadlines, Emitted, Failure, Name, Offer, Outcome, Payload, Publish,
+    Retry, RunId, Scope, ScopeEnd, Signal, Start, StateChange, Target, Timestamp,
 };
 use roundel_store::Tx;
 use rustc_hash::FxHashMap;
 
-use super::{Times, inside};
+use super::{By, Times, inside, was_set_off};
 
 /// What is fixed about a run while its function runs.
 #[derive(Clone, Debug)]
@@ -47,6 +48,9 @@ pub(crate) struct Inner {
     pub(crate) fresh: Vec<u32>,
     /// Effects that finished an attempt, in order.
     pub(crate) finished: Vec<(u32, Result<Payload, Failure>)>,
+    /// Conditions that were looked at: of which call, which version of the state, whether it is so,
+    /// and the state.
+    pub(crate) judged: Vec<(u32, u64, bool, Payload)>,
     /// Calls whose futures were dropped before their outcome, in order.
     pub(crate) dropped: Vec<u32>,
     /// The step whose turn it is, while the run is inside its transaction.
@@ -65,8 +69,14 @@ pub(crate) struct Inner {
     pub(crate) undos: FxHashMap<crate::live::Of, super::undo::Handler>,
     /// Some of them are done in any case.
     pub(crate) finally: bool,
+    /// It is parked by a failure that is nobody's business, also where somebody waits for it.
+    pub(crate) parks: bool,
     /// What the step at hand publishes.
     pub(crate) emitted: Vec<Publish>,
+    /// What the step at hand sends, and when each begins, if not at once.
+    pub(crate) sent: Vec<(Start, Option<By>)>,
+    /// What calls that have come back published.
+    pub(crate) published: Vec<Emitted>,
     /// How the runs ended that the last call set off.
     pub(crate) ended: Vec<ScopeEnd>,
     /// What the step came to whose call set them off, if it was a step.
@@ -101,6 +111,10 @@ pub(crate) struct Slot {
     pub(crate) run: bool,
     /// What a step came to that waits for what it set off.
     pub(crate) worked: Option<Payload>,
+    /// What that step published.
+    pub(crate) emitted: Vec<Emitted>,
+    /// The run's state and its version, for the condition that it waits for.
+    pub(crate) state: Option<(u64, Payload)>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -119,16 +133,14 @@ pub(crate) enum Asked {
     Step(Tries),
     Effect(Tries),
     Sleep(Span),
-    Wait {
-        offerable: bool,
-        within: Option<std::time::Duration>,
-    },
+    Wait { offerable: bool, limit: Limit },
+    Until(Limit),
     Watch(Target),
     Child(Box<Start>, Times),
     Children(Vec<Start>, Times),
     Publish(Box<Publish>, Times),
     RollBack(Scope),
-    Spawn(Box<Start>),
+    Spawn(Box<Start>, Times),
     Signal(Box<Signal>),
     Offer(Box<Offer>),
     Record(Payload),
@@ -136,6 +148,7 @@ pub(crate) enum Asked {
     Now,
     Change(StateChange),
     ReadState,
+    ReadLineage,
 }
 
 impl Asked {
@@ -143,6 +156,14 @@ impl Asked {
     pub(crate) fn is_step(&self) -> bool {
         matches!(self, Asked::Step(_))
     }
+}
+
+/// How long a wait may last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limit {
+    pub(crate) within: Option<Duration>,
+    /// The run is parked when it has lasted so long; otherwise the call fails.
+    pub(crate) parks: bool,
 }
 
 /// How long a sleep is.
@@ -162,14 +183,14 @@ pub(crate) struct Tries {
 
 impl Shared {
     pub(crate) fn new(info: RunInfo, replaying: bool) -> Arc<Shared> {
-        let inner = Inner {
-            replaying,
-            context: info.context.clone(),
-            ..Inner::default()
-        };
+        let context = info.context.clone();
         Arc::new(Shared {
             info,
-            inner: Mutex::new(inner),
+            inner: Mutex::new(Inner {
+                replaying,
+                context,
+                ..Inner::default()
+            }),
         })
     }
 
@@ -209,9 +230,35 @@ impl Inner {
         self.finished.clear();
         self.dropped.clear();
         self.skipped.clear();
+        self.judged.clear();
         self.continue_with = None;
         (self.running, self.opening) = (0, 0);
         (self.closed, self.cancelled) = (false, false);
+    }
+
+    /// What the step at hand publishes, as the journal will name it.
+    pub(crate) fn emitting(&self) -> Vec<Emitted> {
+        let named = |publish: &Publish| Emitted {
+            topic: publish.topic.clone(),
+            publication: publish.id,
+        };
+        self.emitted.iter().map(named).collect()
+    }
+
+    /// Notes what a call published that comes back with this outcome.
+    pub(crate) fn note_published(&mut self, call: u32, outcome: &Outcome) {
+        let Some(slot) = self.calls.get(&call).filter(|_| was_set_off(outcome)) else {
+            return;
+        };
+        let published = match &slot.what {
+            Call::Publish { topic, id, .. } => id.map(|publication| Emitted {
+                topic: topic.clone(),
+                publication,
+            }),
+            _ => None,
+        };
+        let emitted = slot.emitted.clone();
+        self.published.extend(published.into_iter().chain(emitted));
     }
 
     /// Calls are numbered on from here.
@@ -230,6 +277,8 @@ impl Inner {
             attempts: Vec::new(),
             run: false,
             worked: None,
+            emitted: Vec::new(),
+            state: None,
         };
         self.calls.insert(self.last, slot);
         self.fresh.push(self.last);
@@ -273,6 +322,16 @@ impl Inner {
         self.attempt_over(call);
         if let Some(waker) = self.calls.get_mut(&call).and_then(|slot| slot.waker.take()) {
             waker.wake();
+        }
+    }
+
+    /// Lets the condition of a call be looked at.
+    pub(crate) fn judge(&mut self, call: u32, version: u64, state: Payload) {
+        if let Some(slot) = self.calls.get_mut(&call) {
+            slot.state = Some((version, state));
+            if let Some(waker) = slot.waker.take() {
+                waker.wake();
+            }
         }
     }
 
@@ -358,6 +417,21 @@ impl CallGuard {
         }
     }
 
+    /// Looks at the condition of the call, if there is a state to look at. The condition is the
+    /// user's: nothing is locked meanwhile.
+    pub(crate) fn judge(&self, condition: impl FnOnce(&Payload) -> bool) {
+        let Some(number) = self.number else { return };
+        let mut inner = self.shared.lock();
+        let state = inner.calls.get_mut(&number);
+        let Some((version, state)) = state.and_then(|slot| slot.state.take()) else {
+            return;
+        };
+        drop(inner);
+        let holds = condition(&state);
+        let judged = (number, version, holds, state);
+        self.shared.lock().judged.push(judged);
+    }
+
     pub(crate) fn number(&self) -> Option<u32> {
         self.number
     }
@@ -375,6 +449,7 @@ impl Drop for CallGuard {
             return;
         };
         inner.finished.retain(|(call, _)| *call != number);
+        inner.judged.retain(|(call, ..)| *call != number);
         if slot.phase == Phase::Fresh {
             // Never recorded: it leaves no trace, but its number stays used, live as in replay.
             inner.fresh.retain(|call| *call != number);

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use roundel_core::{Call, Failure, Payload, Retry, UndoBy};
-use roundel_store::Tx;
+use roundel_store::{Driven, Tx};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -157,7 +157,7 @@ where
     }
 }
 
-/// Runs the closure to its end, at once.
+/// Runs the closure to its end, on this thread.
 fn run<F, Fut, T, E>(work: &F, tx: &Tx, shared: &Arc<Shared>) -> Result<Payload, Failure>
 where
     F: Fn(Tx) -> Fut,
@@ -165,16 +165,17 @@ where
     E: Into<Failure>,
     T: Serialize,
 {
-    let poll = AssertUnwindSafe(|| {
-        let work = pin!(work(tx.clone()));
-        work.poll(&mut Context::from_waker(Waker::noop()))
-    });
-    let (polled, misplaced) = inside::poll_step(shared, || catch_unwind(poll));
-    match polled {
+    let drive = AssertUnwindSafe(|| tx.drive(work(tx.clone())));
+    let (driven, misplaced) = inside::poll_step(shared, || catch_unwind(drive));
+    match driven {
         _ if misplaced => Err(inside::misplaced("a step")),
-        Ok(Poll::Ready(Ok(value))) => encode(&value),
-        Ok(Poll::Ready(Err(error))) => Err(error.into()),
-        Ok(Poll::Pending) => Err(Failure::permanent(
+        Ok(Driven::Ended(Ok(value))) => encode(&value),
+        Ok(Driven::Ended(Err(error))) => Err(error.into()),
+        Ok(Driven::Late) => Err(Failure::transient(
+            "a step took longer than its transaction may be open; do less in one step",
+        )
+        .with_code("step_too_long")),
+        Ok(Driven::Foreign) => Err(Failure::permanent(
             "a step awaited something other than its transaction; \
              do that in an effect, before or after the step",
         )

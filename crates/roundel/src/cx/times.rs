@@ -1,10 +1,10 @@
-//! Until when what is started must have ended.
+//! When what is started may begin, and until when it must have ended.
 
 use std::time::Duration;
 
 use roundel_core::{Deadline, Deadlines, RunId, Timestamp};
 
-/// Until when: a time by the store's clock, or so long from the start on.
+/// When: a time by the store's clock, or so long from the start on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// This time.
@@ -25,9 +25,21 @@ impl From<Duration> for By {
     }
 }
 
-/// The deadlines of a start, before it is known when that is.
+impl By {
+    /// As a time, if the start is now.
+    pub(crate) fn time(self, now: Timestamp) -> Timestamp {
+        match self {
+            By::At(at) => at,
+            By::Within(span) => now.after(span),
+        }
+    }
+}
+
+/// The times of a start, before it is known when that is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
+    /// Not before.
+    pub(crate) begins: Option<By>,
     pub(crate) forward: Option<By>,
     pub(crate) rollback: Option<By>,
 }
@@ -35,12 +47,9 @@ pub(crate) struct Times {
 impl Times {
     /// As deadlines that this run sets now.
     pub(crate) fn set(self, set_by: RunId, now: Timestamp) -> Deadlines {
-        let deadline = |by: By| {
-            let at = match by {
-                By::At(at) => at,
-                By::Within(span) => now.after(span),
-            };
-            Deadline { at, set_by }
+        let deadline = |by: By| Deadline {
+            at: by.time(now),
+            set_by,
         };
         Deadlines {
             forward: self.forward.map(deadline),

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{Call, Failure, Name, Payload, UndoBy};
 use roundel_store::Tx;
 use rustc_hash::FxHashMap;
@@ -112,6 +113,18 @@ impl<A> Undoing<A> {
     }
 }
 
+/// What a handler does, if it could be given what it wants.
+fn running<Fut, E>(undoing: Result<Fut, Failure>) -> Running
+where
+    Fut: Future<Output = Result<(), E>> + Send + 'static,
+    E: Into<Failure>,
+{
+    Box::pin(async move {
+        undoing?.await.map_err(Into::into)?;
+        Ok(Payload::null())
+    })
+}
+
 impl Handler {
     pub(crate) fn of_named_effect<A, F, Fut, E>(undo: F) -> Handler
     where
@@ -130,10 +143,7 @@ impl Handler {
                     attempt,
                 })
             });
-            Box::pin(async move {
-                undoing?.await.map_err(Into::into)?;
-                Ok(Payload::null())
-            })
+            running(undoing)
         }))
     }
 
@@ -146,10 +156,7 @@ impl Handler {
     {
         Handler::Step(Arc::new(move |tx, value| {
             let undoing = decode::<T>(&value).map(|value| undo(tx, value));
-            Box::pin(async move {
-                undoing?.await.map_err(Into::into)?;
-                Ok(Payload::null())
-            })
+            running(undoing)
         }))
     }
 
@@ -169,10 +176,7 @@ impl Handler {
                 attempt,
             });
             let undoing = begun.map(&undo);
-            Box::pin(async move {
-                undoing?.await.map_err(Into::into)?;
-                Ok(Payload::null())
-            })
+            running(undoing)
         }))
     }
 }
@@ -275,7 +279,7 @@ impl Cx {
             execution: self.earlier(of),
         };
         let args = match undo.by {
-            UndoBy::Named(_, args) => Some(args),
+            UndoBy::Named(_, args) => Some(args).filter(|_| !mutant::on(Mutant::UndoArgumentsLost)),
             UndoBy::Code | UndoBy::Finally => None,
         };
         match handler {

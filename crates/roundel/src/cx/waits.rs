@@ -1,4 +1,4 @@
-//! Waiting: for a time, for a signal, for another run's end.
+//! Waiting: for a time, for a signal, for another run's end, for a condition on the run's state.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use roundel_core::{Call, Failure, RunId, Target, Timestamp};
+use roundel_core::{Call, Failure, Payload, RunId, STATE_CHANGED, Target, Timestamp};
 use serde::de::DeserializeOwned;
 
-use super::shared::{Asked, CallGuard, Span};
-use super::{Cx, decode_outcome};
+use super::shared::{Asked, CallGuard, Limit, Span};
+use super::{Cx, decode, decode_outcome};
 use crate::Signal;
 
 /// A pause that survives restarts.
@@ -24,8 +24,17 @@ pub struct Sleep {
 #[must_use = "it does nothing unless awaited"]
 pub struct Wait<T> {
     signal: Signal<T>,
-    within: Option<Duration>,
+    limit: Limit,
     guard: CallGuard,
+}
+
+/// A wait for a condition on the run's own state.
+#[must_use = "it does nothing unless awaited"]
+pub struct WaitUntil<S, F> {
+    condition: F,
+    limit: Limit,
+    guard: CallGuard,
+    state: PhantomData<fn() -> S>,
 }
 
 /// A wait for another run's end.
@@ -44,7 +53,7 @@ impl std::fmt::Debug for Sleep {
 
 impl<T> std::fmt::Debug for Wait<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Wait({:?}, {:?})", self.signal, self.within)
+        write!(f, "Wait({:?}, {:?})", self.signal, self.limit)
     }
 }
 
@@ -54,7 +63,15 @@ impl<O> std::fmt::Debug for WaitForRun<O> {
     }
 }
 
+impl<S, F> std::fmt::Debug for WaitUntil<S, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WaitUntil({:?})", self.limit)
+    }
+}
+
 impl<T> Unpin for Wait<T> {}
+
+impl<S, F> Unpin for WaitUntil<S, F> {}
 
 impl Cx {
     /// Pauses, for milliseconds or months; costs nothing meanwhile.
@@ -77,8 +94,29 @@ impl Cx {
     pub fn wait<T: DeserializeOwned>(&self, signal: Signal<T>) -> Wait<T> {
         Wait {
             signal,
-            within: None,
+            limit: Limit::default(),
             guard: CallGuard::new(&self.shared),
+        }
+    }
+
+    /// Waits until the run's own state is as the condition says, and gives that state. If it is so
+    /// already, it goes on at once; otherwise whenever somebody has changed it, from outside
+    /// ([`Client::patch_state`]) or the run itself, the condition is looked at again. Without a
+    /// state no condition holds.
+    ///
+    /// Which state it was is recorded; looking again in vain is not.
+    ///
+    /// [`Client::patch_state`]: crate::Client::patch_state
+    pub fn wait_until<S, F>(&self, condition: F) -> WaitUntil<S, F>
+    where
+        S: DeserializeOwned,
+        F: Fn(&S) -> bool,
+    {
+        WaitUntil {
+            condition,
+            limit: Limit::default(),
+            guard: CallGuard::new(&self.shared),
+            state: PhantomData,
         }
     }
 
@@ -95,7 +133,30 @@ impl Cx {
 impl<T> Wait<T> {
     /// For so long at most, from now on; then the wait fails with the code `timed_out`.
     pub fn within(mut self, limit: Duration) -> Self {
-        self.within = Some(limit);
+        self.limit.within = Some(limit);
+        self
+    }
+
+    /// When the time of [`within`](Self::within) is up, the run is parked instead. What comes
+    /// while it is parked it finds when it is resumed; if nothing has come, it is parked again.
+    pub fn or_park(mut self) -> Self {
+        self.limit.parks = true;
+        self
+    }
+}
+
+impl<S, F> WaitUntil<S, F> {
+    /// For so long at most, from now on, however often the state changes meanwhile; then the wait
+    /// fails with the code `timed_out`, which rolls the run back unless that is handled.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit.within = Some(limit);
+        self
+    }
+
+    /// When the time of [`within`](Self::within) is up, the run is parked instead. When it is
+    /// resumed, the condition is looked at again; if it does not hold, it is parked again.
+    pub fn or_park(mut self) -> Self {
+        self.limit.parks = true;
         self
     }
 }
@@ -122,7 +183,7 @@ impl<T: DeserializeOwned> Future for Wait<T> {
     type Output = Result<T, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (signal, within) = (self.signal, self.within);
+        let (signal, limit) = (self.signal, self.limit);
         let asked = || {
             let what = Call::Wait {
                 signal: signal.name(),
@@ -132,11 +193,35 @@ impl<T: DeserializeOwned> Future for Wait<T> {
                 what,
                 Asked::Wait {
                     offerable: signal.is_offerable(),
-                    within,
+                    limit,
                 },
             )
         };
         self.guard.poll(context, asked).map(decode_outcome)
+    }
+}
+
+impl<S, F> Future for WaitUntil<S, F>
+where
+    S: DeserializeOwned,
+    F: Fn(&S) -> bool,
+{
+    type Output = Result<S, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        // A state that does not fit the type is handed over, so that the call fails with that.
+        let condition = &this.condition;
+        this.guard.judge(|state| {
+            let fits = |state: &Payload| decode(state).map_or(true, |state| condition(&state));
+            state.as_str() != "null" && fits(state)
+        });
+        let limit = this.limit;
+        let asked = || {
+            let (signal, until) = (STATE_CHANGED, None);
+            (Call::Wait { signal, until }, Asked::Until(limit))
+        };
+        this.guard.poll(context, asked).map(decode_outcome)
     }
 }
 

@@ -132,6 +132,7 @@ impl LiveRun {
             call,
             name,
             attempt,
+            worker: self.driver.name.to_string(),
         };
         failure.origin.get_or_insert_with(|| Box::new(origin));
     }

@@ -4,7 +4,7 @@
 use std::task::Wake;
 
 use roundel_core::{
-    Call, Claimed, Class, Entry, Failure, Outcome, Payload, RunState, Then, Timestamp, Why,
+    Call, Claimed, Class, Entry, Failure, Fence, Outcome, Payload, RunState, Then, Timestamp, Why,
 };
 
 use super::replay::Journal;
@@ -18,9 +18,9 @@ pub(super) struct Cancelling {
 }
 
 impl LiveRun {
-    /// The run was asked to end, as was told under this epoch. Later ones say it themselves.
-    pub(crate) fn asked_to_end(&mut self, epoch: u64, now: Timestamp) {
-        if epoch >= self.epoch {
+    /// The run was asked to end, as was told under this fence.
+    pub(crate) fn asked_to_end(&mut self, fence: Fence, now: Timestamp) {
+        if self.is_news(fence) {
             self.cancel(now, false);
         }
     }
@@ -52,14 +52,14 @@ impl LiveRun {
         info: RunInfo,
         journal: Journal,
         (claimed, driver): (Claimed, Driver),
-    ) -> LiveRun {
+    ) -> Box<LiveRun> {
         let info = RunInfo {
             context: journal.context,
             ..info
         };
         let nothing: super::Handler = std::sync::Arc::new(|_, _| Box::pin(std::future::pending()));
         let mut live = LiveRun::new(info, &nothing, Payload::null(), driver);
-        live = live.with_unsettled(journal.unsettled);
+        live.earlier.unsettled = journal.unsettled;
         live.let_go();
         live.head = claimed.head;
         let mut entries = journal.entries.into_iter();
@@ -88,7 +88,7 @@ impl LiveRun {
             }
             Entry::Begun {
                 call,
-                what: Call::Children { .. } | Call::Publish { .. },
+                what: Call::Children { .. } | Call::Batch { .. } | Call::Publish { .. },
             }
             | Entry::Worked { call, .. } => {
                 self.scopes.insert(call, false);
@@ -102,6 +102,7 @@ impl LiveRun {
             Entry::Done { call, .. } => {
                 self.waits.remove(&call);
                 self.children.remove(&call);
+                self.scopes.remove(&call);
             }
             Entry::Settled { call, .. } => {
                 self.scopes.remove(&call);

@@ -2,7 +2,7 @@
 
 use std::task::Wake;
 
-use roundel_core::{Committed, Entry, Payload, Round, Then};
+use roundel_core::{Committed, Entry, Fence, Payload, Round, Then};
 
 use super::{Due, LiveRun, Turn};
 use crate::cx::shared::RunInfo;
@@ -15,7 +15,13 @@ impl LiveRun {
     }
 
     pub(super) fn round(&mut self, then: Then) -> Round {
-        let mut round = Round::new(self.run(), self.driver.worker, self.epoch);
+        let (run, fence) = (self.run(), self.fence);
+        assert!(
+            fence.created_at.is_some() || self.head == 1,
+            "run {run} goes on, and nobody knows when it was started"
+        );
+        let mut round = Round::new(run, self.driver.worker, fence.epoch);
+        round.created_at = fence.created_at;
         round.parent = self.parent;
         round.lease = self.driver.lease;
         let durable = self
@@ -32,7 +38,7 @@ impl LiveRun {
 
     /// The round was committed. Returns whether the run is still this worker's.
     pub(crate) fn committed(&mut self, committed: Committed) -> bool {
-        self.epoch = committed.epoch;
+        self.fence = fence_of(&committed);
         let mut draft = std::mem::take(&mut self.draft);
         self.note_committed(&draft.entries);
         // The room is used again: a round should not cost an allocation.
@@ -72,8 +78,12 @@ impl LiveRun {
     }
 
     /// The next execution of a run that was committed as beginning anew.
-    pub(crate) fn after_continue(mut self, before: &LiveRun, committed: Committed) -> LiveRun {
-        self.epoch = committed.epoch;
+    pub(crate) fn after_continue(
+        mut self: Box<Self>,
+        before: &LiveRun,
+        committed: Committed,
+    ) -> Box<LiveRun> {
+        self.fence = fence_of(&committed);
         self.parent = before.parent;
         self.earlier.unsettled = before.draft.anew.as_ref().and_then(|(_, first)| *first);
         self.inbox.extend(committed.inbox);
@@ -100,5 +110,13 @@ impl LiveRun {
             self.head += 1;
             self.history.note(entry, self.head, execution);
         }
+    }
+}
+
+/// The fence of the round after this.
+fn fence_of(committed: &Committed) -> Fence {
+    Fence {
+        created_at: Some(committed.created_at),
+        epoch: committed.epoch,
     }
 }

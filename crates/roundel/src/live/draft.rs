@@ -1,7 +1,6 @@
 //! What the next round will say, as it is gathered; and how calls get into it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use roundel_core::{
     Call, Caused, Class, Consumed, Deadlines, Entry, Failure, GateId, Name, OpenWait, Outcome,
@@ -9,6 +8,7 @@ use roundel_core::{
     limits,
 };
 
+use super::scopes::scope_size;
 use super::{Due, LiveRun};
 use crate::cx::Times;
 use crate::cx::shared::{Asked, Phase, RunInfo, Slot, Span};
@@ -21,6 +21,8 @@ pub(super) struct Draft {
     pub(super) opened: Vec<OpenWait>,
     pub(super) caused: Vec<Caused>,
     pub(super) state: Vec<StateChange>,
+    /// The oldest version of the state that those have seen who wait for the next.
+    pub(super) state_seen: Option<u64>,
     pub(super) cancels: Vec<Scope>,
     pub(super) cancel_seen: bool,
     /// What there is to undo, if that changes.
@@ -100,6 +102,7 @@ impl Draft {
             .caused
             .extend(self.cancels.iter().map(|scope| Caused::Cancel(*scope)));
         round.state.clone_from(&self.state);
+        round.state_seen = self.state_seen;
         round.cancel_seen = self.cancel_seen;
         round.undo = self.undo.or_else(|| self.adds_to_undo());
         let mut names: Vec<&Name> = self.gates.iter().collect();
@@ -123,7 +126,7 @@ impl LiveRun {
     /// Takes calls that were made since the last round into the draft. Returns whether one of them
     /// is already done, so that the function goes on first.
     pub(super) fn record_fresh(&mut self, now: Timestamp) -> bool {
-        if self.refuse_late(now) {
+        if self.refuse_late(now) || self.take_judged(now) {
             return true;
         }
         loop {
@@ -141,7 +144,7 @@ impl LiveRun {
                     self.steps.push_back(call);
                     continue;
                 }
-                Asked::ReadState => {
+                Asked::ReadState | Asked::ReadLineage | Asked::Until(_) => {
                     self.reads.push_back(call);
                     continue;
                 }
@@ -181,7 +184,6 @@ impl LiveRun {
 
     /// A call begins: what it sets off, and when it is due.
     fn begin(&mut self, call: u32, what: &mut Call, ask: Asked, now: Timestamp) {
-        let info = self.shared.info.clone();
         match ask {
             Asked::Effect(tries) => {
                 self.draft.starts.push(call);
@@ -197,13 +199,13 @@ impl LiveRun {
                 *what = Call::Sleep { until: at };
                 self.timers.insert((at, call, Due::Sleep));
             }
-            Asked::Wait { offerable, within } => {
-                self.begin_wait(call, what, (offerable, within), now);
+            Asked::Wait { offerable, limit } => {
+                self.begin_wait(call, what, (offerable, limit), now);
             }
             Asked::Watch(target) => {
-                self.draft
-                    .caused
-                    .push(Caused::Watch(call, info.namespace, target));
+                let namespace = self.shared.info.namespace.clone();
+                let caused = Caused::Watch(call, namespace, target);
+                self.draft.caused.push(caused);
             }
             Asked::Child(start, times) => self.begin_child(call, start, times, now),
             Asked::Children(starts, times) => self.begin_children(call, starts, times, now),
@@ -222,7 +224,11 @@ impl LiveRun {
                 let caused = Caused::RollBack(call, scope, context);
                 self.draft.caused.push(caused);
             }
-            Asked::Spawn(start) => self.draft.caused.push(Caused::Spawn(call, start)),
+            Asked::Spawn(mut start, times) => {
+                start.at = times.begins.map(|begins| begins.time(now));
+                sent_at(&mut start, now);
+                self.draft.caused.push(Caused::Spawn(call, start));
+            }
             Asked::Signal(mut signal) => {
                 signal.claimant = Some(self.claimant());
                 self.draft.caused.push(Caused::Signal(call, signal));
@@ -233,6 +239,8 @@ impl LiveRun {
             }
             Asked::Step(_)
             | Asked::ReadState
+            | Asked::ReadLineage
+            | Asked::Until(_)
             | Asked::Record(_)
             | Asked::SetContext(_)
             | Asked::Now
@@ -242,34 +250,12 @@ impl LiveRun {
         }
     }
 
-    fn begin_wait(
-        &mut self,
-        call: u32,
-        what: &mut Call,
-        (offerable, within): (bool, Option<Duration>),
-        now: Timestamp,
-    ) {
-        let Call::Wait { signal, until } = what else {
-            unreachable!("a wait waits")
-        };
-        *until = within.map(|within| now.after(within));
-        if let Some(until) = until {
-            self.timers.insert((*until, call, Due::WaitEnds));
-        }
-        self.waits.insert(call, (signal.clone(), offerable));
-        if offerable {
-            self.draft.gates.push(signal.clone());
-        }
-        self.draft.opened.push(OpenWait {
-            call,
-            name: signal.clone(),
-            offerable,
-        });
-    }
-
     fn begin_child(&mut self, call: u32, start: Box<Start>, times: Times, now: Timestamp) {
         let deadlines = self.deadlines_below(times, now);
-        let start = Box::new(self.below(call, *start, deadlines));
+        let at = times.begins.map(|begins| begins.time(now));
+        let mut start = Start { at, ..*start };
+        sent_at(&mut start, now);
+        let start = Box::new(self.below(call, start, deadlines));
         self.draft.children.push((call, start.run));
         self.draft.caused.push(Caused::Child(call, start));
     }
@@ -286,6 +272,10 @@ impl LiveRun {
     /// A child of this call, with what flows down to it.
     fn below(&self, call: u32, start: Start, deadlines: Deadlines) -> Start {
         let info = &self.shared.info;
+        let mut batch = start.batch;
+        for start in batch.iter_mut().flat_map(|batch| batch.starts_mut()) {
+            start.context = self.context_below(&start.context);
+        }
         Start {
             parent: Some(Parent {
                 run: info.run,
@@ -294,6 +284,7 @@ impl LiveRun {
             }),
             deadlines,
             context: self.context_below(&start.context),
+            batch,
             ..start
         }
     }
@@ -323,29 +314,14 @@ impl LiveRun {
                 }
                 None => self.draft.cancels.push(Scope::Child(*run)),
             },
-            Call::Children { .. } | Call::Publish { .. } | Call::Step { .. } => {
+            Call::Children { .. }
+            | Call::Batch { .. }
+            | Call::Publish { .. }
+            | Call::Step { .. } => {
                 self.forget_scope(call);
             }
             _ => {}
         }
-    }
-
-    /// Nobody waits in this call any more. A wait that the database does not know yet is not told
-    /// to it at all.
-    pub(super) fn close_wait(&mut self, call: u32) {
-        let Some((signal, offerable)) = self.waits.remove(&call) else {
-            return;
-        };
-        let opened = self.draft.opened.len();
-        self.draft.opened.retain(|open| open.call != call);
-        if self.draft.opened.len() < opened {
-            return;
-        }
-        if offerable {
-            self.draft.gates.push(signal.clone());
-        }
-        self.draft.closed.push((signal.clone(), call));
-        self.draft.lifted.push((call, (signal, offerable)));
     }
 
     /// What was not committed has not happened: back to where the journal ends, as far as that
@@ -373,12 +349,15 @@ impl LiveRun {
     }
 
     /// Takes the next timer that is due. Returns whether there was one.
-    pub(super) fn fire_due(&mut self, now: Timestamp) -> bool {
+    ///
+    /// # Errors
+    /// When an operator must look.
+    pub(super) fn fire_due(&mut self, now: Timestamp) -> Result<bool, Failure> {
         let Some(&(at, call, due)) = self.timers.first() else {
-            return false;
+            return Ok(false);
         };
         if at > now || self.must_commit_first(call, due) {
-            return false;
+            return Ok(false);
         }
         self.timers.pop_first();
         let slot = self
@@ -388,7 +367,7 @@ impl LiveRun {
             .get(&call)
             .map(|slot| (slot.what.clone(), slot.run, slot.ask.is_step()));
         let Some((what, running, is_step)) = slot else {
-            return true;
+            return Ok(true);
         };
         match due {
             // What undoes a step is one too.
@@ -396,15 +375,7 @@ impl LiveRun {
             Due::Retry => self.start_attempt(call, now),
             Due::Sleep => self.complete(call, Outcome::Value(Payload::null())),
             Due::WindowCloses => self.draft.caused.push(Caused::Close(call)),
-            Due::WaitEnds => {
-                let Call::Wait { signal, .. } = what else {
-                    return true;
-                };
-                self.close_wait(call);
-                let message = format!("no signal `{signal}` came in time");
-                let failure = Failure::business(message).with_code("timed_out");
-                self.complete(call, Outcome::Failure(Box::new(failure)));
-            }
+            Due::WaitEnds => self.wait_ends(call, &what)?,
             Due::AttemptEnds if running => {
                 self.stop_attempt(call);
                 let message = format!("the attempt of {what} took too long");
@@ -425,21 +396,25 @@ impl LiveRun {
             // Taken up before anything else.
             Due::AttemptEnds | Due::Deadline => {}
         }
-        true
+        Ok(true)
     }
 
     /// A wait ends by time only after the database has looked for what is there already; an attempt
     /// begins only after the one before it is recorded.
     fn must_commit_first(&self, call: u32, due: Due) -> bool {
         match due {
-            Due::WaitEnds => self.draft.opened.iter().any(|open| open.call == call),
+            Due::WaitEnds => {
+                // What was told before is looked at first, too.
+                let opens = self.draft.opened.iter().any(|open| open.call == call);
+                opens || self.reads.contains(&call)
+            }
             Due::Retry => !self.draft.entries.is_empty(),
             Due::WindowCloses => self.draft.scopes.contains(&call),
             Due::Sleep | Due::AttemptEnds | Due::CallEnds | Due::Deadline => false,
         }
     }
 
-    fn complete(&mut self, call: u32, outcome: Outcome) {
+    pub(super) fn complete(&mut self, call: u32, outcome: Outcome) {
         self.shared.lock().complete(call, outcome.clone());
         self.draft.push(Entry::Done { call, outcome });
     }
@@ -447,18 +422,25 @@ impl LiveRun {
 
 /// About how large an entry is.
 fn size(entry: &Entry) -> usize {
-    let failure = |failure: &Failure| {
-        let data = failure.data.as_ref().map_or(0, Payload::size);
-        failure.message.len() + data
-    };
     let payload = match entry {
         Entry::Done { outcome, .. } | Entry::Did { outcome, .. } => match outcome {
             Outcome::Value(value) => value.size(),
-            Outcome::Failure(of) => failure(of),
+            Outcome::Failure(of) => of.size(),
         },
-        Entry::Attempted { failure: of, .. } => failure(of),
+        Entry::Attempted { failure, .. } => failure.size(),
         Entry::ContextSet { context } => context.size(),
+        Entry::Worked { value, .. } => value.size(),
+        Entry::Settled { ends, failure, .. } => {
+            scope_size(ends) + failure.as_ref().map_or(0, |failure| failure.size())
+        }
         _ => 0,
     };
     payload + 128
+}
+
+/// What is sent together with it is sent then.
+pub(super) fn sent_at(start: &mut Start, now: Timestamp) {
+    if let Some(batch) = &mut start.batch {
+        batch.sent_at(now);
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::task::Wake;
 
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{Entry, Failure, JournalRow, Name, Then, UndoMark, encode_entries};
 
 use super::{Handler, Journal, LiveRun, POLLS, Turn};
@@ -30,17 +31,12 @@ pub(crate) struct Anew {
 }
 
 impl LiveRun {
-    /// A run of which the first execution that is undone with the one at hand is this.
-    pub(super) fn with_unsettled(mut self, first: Option<u32>) -> LiveRun {
-        self.earlier.unsettled = first;
-        self
-    }
-
     /// Ends this execution; the next begins with the round that says so.
     pub(super) fn begin_anew(&mut self, anew: Anew) -> Turn {
         let info = &self.shared.info;
         let this = Some(info.execution).filter(|_| self.has_something_to_undo());
-        let unsettled = self.earlier.unsettled.or(this).filter(|_| !anew.settled);
+        let settled = anew.settled && !mutant::on(Mutant::SettledUndone);
+        let unsettled = self.earlier.unsettled.or(this).filter(|_| !settled);
         let started = Entry::Started {
             workflow: info.workflow.clone(),
             version: anew.version.unwrap_or(info.version),
@@ -89,10 +85,10 @@ impl LiveRun {
     }
 
     /// The journal of an earlier execution, as [`Turn::Recall`] asked for it.
-    pub(crate) fn recalled(
+    pub(crate) fn recalled<'a>(
         &mut self,
         execution: u32,
-        rows: &[JournalRow],
+        rows: impl IntoIterator<Item = &'a JournalRow>,
         handler: impl Fn(&Name, u32) -> Option<Handler>,
     ) {
         self.flag.wake_by_ref();
@@ -125,7 +121,7 @@ impl LiveRun {
         old.head = 1 + journal.entries.len() as u64;
         old.shared.lock().replaying = true;
         old.replay = journal.entries.into();
-        self.earlier.replayed = Some(Box::new(old));
+        self.earlier.replayed = Some(old);
     }
 
     /// Runs the function of an execution that is over along its journal. Returns whether it has

@@ -4,6 +4,7 @@
 
 use std::task::Wake;
 
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{Call, Entry, Failure, UndoBy};
 
 use super::LiveRun;
@@ -16,7 +17,7 @@ impl LiveRun {
     /// # Errors
     /// When that is no longer in the code.
     pub(super) fn start_finally(&mut self) -> Result<bool, Failure> {
-        if !self.may_start_finally() {
+        if !self.may_start_finally() || mutant::on(Mutant::FinallySkipped) {
             return Ok(false);
         }
         let history = self.history_with_draft();

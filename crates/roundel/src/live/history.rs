@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::mutant::{self, Mutant};
-use roundel_core::{Call, Entry, Name, Outcome, Payload, RunState, Scope, UndoBy, Why};
+use roundel_core::{Call, Entry, Name, Outcome, Payload, Remainder, RunState, Scope, UndoBy, Why};
 
 /// One call, as far as it can be undone.
 #[derive(Clone, Debug)]
@@ -182,7 +182,7 @@ impl History {
             }
             Outcome::Failure(failure) => {
                 // A child that failed has undone what it did, unless it says that it could not.
-                if failure.code != ROLLBACK_FAILED {
+                if failure.code != Remainder::CODE {
                     past.scope = None;
                 }
                 if failure.did_not_happen {
@@ -214,7 +214,10 @@ impl History {
     fn left(&self, past: &Past) -> Option<Past> {
         let mut past = past.clone();
         past.scope = past.scope.filter(|_| !self.rolled_back.contains(&past.of));
-        past.undo = past.undo.filter(|_| !self.undone.contains(&past.of));
+        let again = self.why.is_some() && mutant::on(Mutant::FinallyTwice);
+        past.undo = past.undo.filter(|undo| {
+            !self.undone.contains(&past.of) || (again && undo.by == UndoBy::Finally)
+        });
         (past.scope.is_some() || past.undo.is_some()).then_some(past)
     }
 
@@ -226,6 +229,3 @@ impl History {
         undos.any(|undo| !matches!(undo.by, UndoBy::Named(..)))
     }
 }
-
-/// The code of a failure that says that a rollback did not come to its end.
-pub(crate) const ROLLBACK_FAILED: &str = "rollback_failed";

@@ -1,16 +1,22 @@
 //! Messages that were matched to calls, as they reach the function.
 
 use roundel_core::mutant::{self, Mutant};
-use roundel_core::{Consumed, Delivery, Entry, Source};
+use roundel_core::{Consumed, Delivery, Entry, Fence, STATE_CHANGED, Source};
 
 use super::LiveRun;
 use crate::cx::shared::Phase;
 
 impl LiveRun {
-    /// A message came under this epoch. If that has passed, the commit or claim that raised it has
-    /// brought the message too, and it may have been consumed since, even before a replay.
-    pub(crate) fn deliver(&mut self, epoch: u64, delivery: Delivery) {
-        if epoch >= self.epoch || mutant::on(Mutant::LateMailTaken) {
+    /// Is what was said under this fence news? If its epoch has passed, the commit or claim that
+    /// raised it has said the same.
+    pub(super) fn is_news(&self, fence: Fence) -> bool {
+        self.fence.is_same_run(fence) && fence.epoch >= self.fence.epoch
+    }
+
+    /// A message came under this fence. If it is no news, it may have been consumed since, even
+    /// before a replay.
+    pub(crate) fn deliver(&mut self, fence: Fence, delivery: Delivery) {
+        if self.is_news(fence) || mutant::on(Mutant::LateMailTaken) {
             self.inbox.push_back(delivery);
         }
     }
@@ -28,6 +34,9 @@ impl LiveRun {
         }
         if self.is_of_scope(&delivery) {
             return self.take_settled(delivery);
+        }
+        if delivery.source == Source::Wait(STATE_CHANGED) {
+            return self.look_again(call);
         }
         let child = self.children.remove(&call);
         self.draft.ended.extend(child.map(|child| (call, child)));

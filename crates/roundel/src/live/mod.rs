@@ -10,6 +10,7 @@ mod cancel;
 mod commits;
 mod deadline;
 mod draft;
+mod driver;
 mod earlier;
 mod finally;
 mod history;
@@ -18,6 +19,7 @@ mod replay;
 mod rollback;
 mod scopes;
 mod step;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
@@ -25,24 +27,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Polled, Poll, Wake, Waker};
-use std::time::Duration;
 
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
-    Claimant, Claimed, Context, Deadline, Delivery, Entry, Failure, Name, Outcome, Payload, Round,
-    RunId, RunState, Scope, Then, Timestamp, Why, WorkerId,
+    Claimed, Context, Deadline, Delivery, Entry, Failure, Fence, Name, Outcome, Payload, Round,
+    RunId, RunState, Scope, Then, Timestamp, Why,
 };
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cx::shared::{RunInfo, Shared};
-use crate::cx::{Cx, NamedUndos, decode, encode};
+use crate::cx::{Cx, decode, encode};
 use crate::flag::Flag;
-use crate::metrics::Counters;
 
 use draft::Draft;
 
+pub(crate) use driver::Driver;
 pub(crate) use earlier::Anew;
 pub(crate) use history::{History, Of, Undoable};
 pub(crate) use replay::Journal;
@@ -94,19 +95,6 @@ pub enum Turn {
     Yield,
 }
 
-/// Which worker drives it, and how.
-#[derive(Clone)]
-pub(crate) struct Driver {
-    pub(crate) worker: WorkerId,
-    pub(crate) lease: Duration,
-    /// How long effects that were asked to end may go on.
-    pub(crate) grace: Duration,
-    /// Raised when there is something to do for the run.
-    pub(crate) flag: Arc<Flag>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) undos: Arc<NamedUndos>,
-}
-
 /// A time that matters to a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Due {
@@ -132,7 +120,7 @@ pub(crate) struct LiveRun {
     pub(crate) flag: Arc<Flag>,
     waker: Waker,
     driver: Driver,
-    epoch: u64,
+    fence: Fence,
     parent: Option<RunId>,
     /// Entries in the journal.
     head: u64,
@@ -174,7 +162,12 @@ impl std::fmt::Debug for LiveRun {
 
 impl LiveRun {
     /// A run whose journal says these entries, the first of which says what it was started with.
-    pub(crate) fn new(info: RunInfo, handler: &Handler, input: Payload, driver: Driver) -> LiveRun {
+    pub(crate) fn new(
+        info: RunInfo,
+        handler: &Handler,
+        input: Payload,
+        driver: Driver,
+    ) -> Box<LiveRun> {
         let shared = Shared::new(info, false);
         let cx = Cx {
             shared: shared.clone(),
@@ -186,13 +179,17 @@ impl LiveRun {
             Ok(future) => (Some(future), None),
             Err(panic) => (None, Some(Err(crate::cx::panicked(panic.as_ref())))),
         };
-        let mut live = LiveRun {
+        // In its box from the first: it is large, and moved often.
+        let mut live = Box::new(LiveRun {
             shared,
             future,
             waker: Waker::from(flag.clone()),
             flag,
             driver,
-            epoch: 1,
+            fence: Fence {
+                created_at: None,
+                epoch: 1,
+            },
             parent: None,
             head: 1,
             replay: VecDeque::new(),
@@ -214,7 +211,7 @@ impl LiveRun {
             cancelling: None,
             missed: None,
             step_entry: None,
-        };
+        });
         live.set_deadline();
         live
     }
@@ -224,21 +221,24 @@ impl LiveRun {
     }
 
     /// The fence of its next round.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
+    pub(crate) fn fence(&self) -> Fence {
+        self.fence
     }
 
     /// Is this what was claimed, so that nothing need be replayed?
     pub(crate) fn is_current(&self, claimed: &Claimed) -> bool {
+        // One that has just begun is whichever run has the id.
+        let begins = self.fence.created_at.is_none();
         let current = self.head == claimed.head
             && self.shared.info.execution == claimed.execution
-            && self.epoch <= claimed.epoch;
+            && self.fence.epoch <= claimed.epoch
+            && (begins || self.fence.is_same_run(claimed.fence()));
         current || mutant::on(Mutant::StaleMemory)
     }
 
     /// It has been claimed for this worker again.
     pub(crate) fn reclaimed(&mut self, claimed: Claimed) {
-        self.epoch = claimed.epoch;
+        self.fence = claimed.fence();
         self.parent = claimed.parent.map(|parent| parent.run);
         // What the claim brought came before anything that was told since.
         for delivery in claimed.inbox.into_iter().rev() {
@@ -353,7 +353,7 @@ impl LiveRun {
             self.finish_attempt(call, result, now);
             return Ok(true);
         }
-        Ok(self.fire_due(now))
+        self.fire_due(now)
     }
 
     /// Everything has happened that can: what next?
@@ -416,6 +416,14 @@ impl LiveRun {
         if !self.children.is_empty() || !self.scopes.is_empty() {
             return self.end_children();
         }
+        // What nobody had asked for was open until now.
+        if !mutant::on(Mutant::FinallyUnread) {
+            match self.start_finally() {
+                Ok(false) => {}
+                Ok(true) => return Turn::Yield,
+                Err(failure) => return self.park(failure),
+            }
+        }
         let anew = self.shared.lock().continue_with.take();
         if let Some(anew) = anew {
             return self.begin_anew(anew);
@@ -428,18 +436,17 @@ impl LiveRun {
         match returned {
             Ok(value) => self.end(RunState::Completed, Outcome::Value(value)),
             Err(failure) => {
-                let judged = matches!(
-                    failure.class,
-                    roundel_core::Class::Business | roundel_core::Class::Cancelled
-                );
-                if (judged || !self.shared.info.is_root) && self.has_something_to_undo() {
+                use roundel_core::Class::{Business, Cancelled};
+                let judged = matches!(failure.class, Business | Cancelled);
+                let parks = self.shared.info.is_root || self.shared.lock().parks;
+                if parks && !judged {
+                    return self.park(failure);
+                }
+                if self.has_something_to_undo() {
                     self.roll_back(Why::Failed(Box::new(failure)));
                     return self.turn(now);
                 }
-                if judged || !self.shared.info.is_root {
-                    return self.end(RunState::Failed, Outcome::Failure(Box::new(failure)));
-                }
-                self.park(failure)
+                self.end(RunState::Failed, Outcome::Failure(Box::new(failure)))
             }
         }
     }
@@ -468,25 +475,12 @@ impl LiveRun {
         self.commit(Then::Suspend)
     }
 
-    /// Nobody waits for signals any more.
-    fn close_waits(&mut self) {
-        let open: Vec<u32> = self.waits.keys().copied().collect();
-        open.into_iter().for_each(|call| self.close_wait(call));
-    }
-
     /// An operator must look. What this turn brought is not recorded, so that it happens again
     /// once the run is resumed.
     pub(crate) fn park(&mut self, failure: Failure) -> Turn {
         self.draft = Draft::default();
         self.let_go();
         self.commit(Then::Park(Box::new(failure)))
-    }
-
-    pub(crate) fn claimant(&self) -> Claimant {
-        Claimant {
-            worker: self.driver.worker,
-            lease: self.driver.lease,
-        }
     }
 }
 

@@ -21,7 +21,17 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Decodes the rows of one execution.
-    pub(crate) fn decode(rows: &[JournalRow]) -> Result<Journal, Failure> {
+    pub(crate) fn decode<'a>(
+        rows: impl IntoIterator<Item = &'a JournalRow>,
+    ) -> Result<Journal, Failure> {
+        Journal::read(rows, decode_entries)
+    }
+
+    /// The rows of one execution, read so.
+    pub(crate) fn read<'a>(
+        rows: impl IntoIterator<Item = &'a JournalRow>,
+        mut read: impl FnMut(&[u8]) -> serde_json::Result<Vec<Entry>>,
+    ) -> Result<Journal, Failure> {
         let broken = |what: String| {
             Failure::permanent(format!(
                 "the journal cannot be read: {what}; if a newer version of the program wrote it, \
@@ -34,7 +44,7 @@ impl Journal {
             if row.first != entries.len() as u64 + 1 {
                 return Err(broken(format!("entry {} is missing", entries.len() + 1)));
             }
-            let decoded = decode_entries(&row.entries)
+            let decoded = read(&row.entries)
                 .map_err(|error| broken(format!("entry {} and on: {error}", row.first)))?;
             entries.extend(decoded.into_iter().map(|entry| (entry, row.at)));
         }
@@ -65,12 +75,15 @@ impl Journal {
     /// Must the workflow's function run to bring the run on? Not if it was asked to end or is
     /// rolled back, and nothing is undone by code that only the function gives.
     pub(crate) fn needs_function(&self, claimed: &Claimed) -> bool {
+        let back = |(entry, _): &(Entry, Timestamp)| matches!(entry, Entry::RollingBack { .. });
+        if claimed.cancel == CancelMark::None && !self.entries.iter().any(back) {
+            return true;
+        }
         let mut history = History::default();
         for (at, (entry, _)) in (2..).zip(&self.entries) {
             history.note(entry, at, claimed.execution);
         }
-        let forward = history.why.is_none() && claimed.cancel == CancelMark::None;
-        forward || history.needs_code_of(claimed.execution)
+        history.needs_code_of(claimed.execution)
     }
 }
 
@@ -81,13 +94,13 @@ impl LiveRun {
         handler: &Handler,
         journal: Journal,
         (claimed, driver): (Claimed, Driver),
-    ) -> LiveRun {
+    ) -> Box<LiveRun> {
         let info = RunInfo {
             context: journal.context,
             ..info
         };
         let mut live = LiveRun::new(info, handler, journal.input, driver);
-        live = live.with_unsettled(journal.unsettled);
+        live.earlier.unsettled = journal.unsettled;
         live.head = claimed.head;
         live.shared.lock().replaying = !journal.entries.is_empty();
         live.replay = journal.entries.into();
@@ -137,11 +150,13 @@ impl LiveRun {
                 what,
                 value,
                 window,
+                emitted,
             } => {
                 self.matches(call, &what)?;
                 self.timers.retain(|(_, of, _)| *of != call);
                 self.shared.lock().fresh.retain(|fresh| *fresh != call);
-                self.step_worked(call, value, window.map(|window| at.after(window)));
+                let closes_at = window.map(|window| at.after(window));
+                self.step_worked(call, (value, emitted), closes_at);
                 Ok(())
             }
             Entry::Settled {
@@ -159,23 +174,25 @@ impl LiveRun {
             Entry::Ended { .. } if !self.replay.is_empty() => Ok(()),
             Entry::DeadlineMissed { deadline } => {
                 self.missed = Some(deadline);
-                self.let_go();
-                Ok(())
+                self.replay_cancelled(at)
             }
             Entry::ContextSet { context } => {
                 self.shared.lock().context.take(&context);
                 Ok(())
             }
-            // No user code ran after this.
-            Entry::CancelSeen => {
-                self.let_go();
-                Ok(())
-            }
+            Entry::CancelSeen => self.replay_cancelled(at),
             Entry::Started { .. } => Ok(()),
             Entry::Continued | Entry::Ended { .. } => Err(Failure::permanent(
                 "the journal has ended, but the run has not",
             )),
         }
+    }
+
+    /// No user code ran after this. A claim that is older than the journal may not know of it.
+    fn replay_cancelled(&mut self, at: Timestamp) -> Result<(), Failure> {
+        self.cancel(at, true);
+        self.let_go();
+        Ok(())
     }
 
     /// The code let go of a call, as it did when it was live.
@@ -243,7 +260,7 @@ impl LiveRun {
             Call::Child { run, .. } => {
                 self.children.insert(call, (*run, false));
             }
-            Call::Children { .. } => {
+            Call::Children { .. } | Call::Batch { .. } => {
                 self.scopes.insert(call, false);
             }
             Call::Publish { window, .. } => {
@@ -284,7 +301,8 @@ impl LiveRun {
     }
 
     fn replay_done(&mut self, call: u32, outcome: Outcome) -> Result<(), Failure> {
-        let child = self.children.remove(&call).is_some();
+        let scope = self.scopes.remove(&call).is_some();
+        let child = self.children.remove(&call).is_some() || scope;
         let mut inner = self.shared.lock();
         let open = inner
             .calls
@@ -357,6 +375,7 @@ impl LiveRun {
         if mutant::on(Mutant::EffectLostInReplay) || self.cancelling.is_some() {
             return;
         }
+        self.look_at_all_again();
         for call in effects.into_iter().filter(|call| !dropped.contains(call)) {
             self.start_attempt(call, now);
         }

@@ -6,12 +6,13 @@ use std::task::Wake;
 
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
-    Class, Context, Entry, Failure, Outcome, Payload, RunState, UndoMark, Why, undone,
+    Class, Context, Entry, Failure, Outcome, Payload, Remainder, Remaining, RunState, UndoMark,
+    Why, limits, undone,
 };
 
-use super::history::{History, Past, ROLLBACK_FAILED};
+use super::history::{History, Past};
 use super::{LiveRun, Turn};
-use crate::cx::{Cx, UndoHandler};
+use crate::cx::{Cx, UndoHandler, brief};
 
 /// What is to be undone, in this order, and what undoes it.
 type Plan = Vec<(Option<UndoHandler>, Past)>;
@@ -108,6 +109,16 @@ impl LiveRun {
         whole.collect()
     }
 
+    /// What is left of the plan when the walk ends before its time.
+    fn remainder(&self, because: &Failure) -> Remainder {
+        let plan = self.history_with_draft().plan();
+        Remainder {
+            because: brief(because),
+            count: plan.len(),
+            calls: plan.iter().take(limits::REMAINDER).map(remaining).collect(),
+        }
+    }
+
     /// The walk has come to its end.
     pub(super) fn rolled_back(&mut self, result: Result<Payload, Failure>) -> Turn {
         let why = self.history_with_draft().why;
@@ -134,8 +145,8 @@ impl LiveRun {
                     failure.message
                 );
                 let failure = Failure::business(message)
-                    .with_code(ROLLBACK_FAILED)
-                    .with_data(&reason)
+                    .with_code(Remainder::CODE)
+                    .with_data(&self.remainder(&reason))
                     .caused_by(failure);
                 self.end(
                     RunState::RollbackFailed,
@@ -143,6 +154,17 @@ impl LiveRun {
                 )
             }
         }
+    }
+}
+
+fn remaining(past: &Past) -> Remaining {
+    let (execution, call) = past.of;
+    Remaining {
+        execution,
+        call,
+        name: past.name.clone(),
+        own: past.undo.is_some(),
+        set_off: past.scope.is_some(),
     }
 }
 

@@ -2,14 +2,13 @@
 
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
-    Call, Caused, Consumed, Context, Delivery, Entry, Failure, Outcome, Payload, Publish, RunState,
-    Scope, ScopeEnd, Source, Timestamp, limits,
+    Call, Caused, Consumed, Context, Delivery, Emitted, Entry, Failure, Outcome, Payload, Publish,
+    Remainder, RunState, Scope, ScopeEnd, Source, Timestamp, limits,
 };
 
-use super::history::ROLLBACK_FAILED;
 use super::{Due, LiveRun, Turn};
 use crate::cx::shared::{Asked, Phase};
-use crate::cx::{ends_value, scope_result};
+use crate::cx::{TOO_LARGE, ends_value, listed, scope_result};
 
 impl LiveRun {
     /// Is this about what a call set off together, or rolls back?
@@ -37,7 +36,15 @@ impl LiveRun {
         let waits =
             slot.is_some_and(|slot| slot.phase == Phase::Open) && !inner.dropped.contains(&call);
         let rolls_back = slot.is_some_and(|slot| matches!(slot.ask, Asked::RollBack(_)));
+        let is_batch = slot.is_some_and(|slot| matches!(slot.what, Call::Batch { .. }));
         drop(inner);
+        if waits && is_batch {
+            // How many failed is all that a batch says of its commands.
+            let outcome = delivery.body.clone();
+            let asked = self.scopes.remove(&call);
+            self.draft.settled.extend(asked.map(|asked| (call, asked)));
+            return self.settle_rollback(&delivery, outcome);
+        }
         if !waits {
             // Nobody waits for it any more; that it is over matters all the same.
             let ends = Vec::new();
@@ -77,6 +84,7 @@ impl LiveRun {
         let Some((_, delivery)) = place.and_then(|place| self.settles.remove(place)) else {
             return;
         };
+        let ends = with_room(ends);
         let inner = self.shared.lock();
         let slot = inner.calls.get(&call);
         let rolls_back = slot.is_some_and(|slot| matches!(slot.ask, Asked::RollBack(_)));
@@ -139,6 +147,7 @@ impl LiveRun {
             let mut inner = self.shared.lock();
             inner.ended.clone_from(&ends);
             inner.ended_step = inner.calls.get(&call).and_then(|slot| slot.worked.clone());
+            inner.note_published(call, outcome);
             inner.complete(call, outcome.clone());
         }
         let failure = match outcome {
@@ -195,24 +204,34 @@ impl LiveRun {
         inner = self.shared.lock();
         inner.ended = ends;
         inner.ended_step = inner.calls.get(&call).and_then(|slot| slot.worked.clone());
+        inner.note_published(call, &outcome);
         inner.complete(call, outcome);
         Ok(())
     }
 
     /// A step is committed; what it set off is waited for.
-    pub(super) fn step_worked(&mut self, call: u32, value: Payload, closes_at: Option<Timestamp>) {
+    pub(super) fn step_worked(
+        &mut self,
+        call: u32,
+        (value, emitted): (Payload, Vec<Emitted>),
+        closes_at: Option<Timestamp>,
+    ) {
         self.scopes.insert(call, false);
         self.timers
             .extend(closes_at.map(|at| (at, call, Due::WindowCloses)));
         if let Some(slot) = self.shared.lock().calls.get_mut(&call) {
             slot.phase = Phase::Open;
             slot.worked = Some(value);
+            slot.emitted = emitted;
         }
     }
 
     /// The step's entry, and what it publishes.
     pub(super) fn with_emitted(&mut self, entry: Entry) -> (Entry, Vec<Caused>) {
-        let emitted: Vec<Publish> = std::mem::take(&mut self.shared.lock().emitted);
+        let mut inner = self.shared.lock();
+        let named = inner.emitting();
+        let emitted: Vec<Publish> = std::mem::take(&mut inner.emitted);
+        drop(inner);
         match entry {
             Entry::Did {
                 call,
@@ -227,6 +246,7 @@ impl LiveRun {
                     what,
                     value,
                     window,
+                    emitted: named,
                 };
                 (worked, caused.collect())
             }
@@ -297,12 +317,27 @@ fn failed(delivery: &Delivery) -> u32 {
     }
 }
 
-fn scope_size(ends: &[ScopeEnd]) -> usize {
+pub(super) fn scope_size(ends: &[ScopeEnd]) -> usize {
     let size = |end: &ScopeEnd| match &end.outcome {
         Outcome::Value(value) => value.size() + 128,
-        Outcome::Failure(failure) => failure.message.len() + 256,
+        Outcome::Failure(failure) => failure.size() + 128,
     };
     ends.iter().map(size).sum()
+}
+
+/// If that is too much, failures say only what went wrong, and where: the runs have the rest.
+fn with_room(mut ends: Vec<ScopeEnd>) -> Vec<ScopeEnd> {
+    // They stand in the journal twice: as they are, and in what the call fails with.
+    if scope_size(&ends) > limits::PAYLOAD_BYTES / 2 {
+        for end in &mut ends {
+            if let Outcome::Failure(failure) = &mut end.outcome {
+                failure.data = None;
+                failure.cause = None;
+                failure.attempts.clear();
+            }
+        }
+    }
+    ends
 }
 
 /// The results of a scope do not fit into the journal.
@@ -312,7 +347,7 @@ fn too_large(what: &Call, size: usize) -> Failure {
         "the results of what {what} set off have {size} bytes together; at most {limit} are \
          allowed; let the runs return references"
     ))
-    .with_code("too_large")
+    .with_code(TOO_LARGE)
 }
 
 /// Why a rollback cannot go on: what was set off could not be undone.
@@ -329,8 +364,8 @@ fn not_rolled_back(ends: &[ScopeEnd]) -> Failure {
         None => "a run that it set off could not be undone".to_owned(),
     };
     let failure = Failure::business(message)
-        .with_code(ROLLBACK_FAILED)
-        .with_data(&stuck);
+        .with_code(Remainder::CODE)
+        .with_data(&listed(&stuck));
     match stuck.first().map(|first| &first.outcome) {
         Some(Outcome::Failure(cause)) => failure.caused_by((**cause).clone()),
         _ => failure,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::task::Wake;
 
 use roundel_core::{
-    Attempted, Context, Entry, Failure, Outcome, Round, RunId, Then, Timestamp, WorkerId,
+    Attempted, Call, Caused, Context, Entry, Failure, Fence, Outcome, Payload, Refusal, Round,
+    RunId, Start, Then, Timestamp, WorkerId,
 };
 use roundel_store::{Clock, Tx, TxError, Work, Worked};
 
+use super::draft::sent_at;
 use super::{Due, LiveRun};
-use crate::cx::shared::Phase;
+use crate::cx::shared::{Asked, Phase};
 
 /// A run on its way through a transaction.
 pub(crate) struct StepWork {
@@ -20,8 +22,8 @@ pub(crate) struct StepWork {
 }
 
 impl Work for StepWork {
-    fn lease(&self) -> (RunId, WorkerId, u64) {
-        (self.live.run(), self.live.driver.worker, self.live.epoch)
+    fn lease(&self) -> (RunId, WorkerId, Fence) {
+        (self.live.run(), self.live.driver.worker, self.live.fence)
     }
 
     fn run(&mut self, tx: Tx) -> Worked {
@@ -55,6 +57,7 @@ impl LiveRun {
         let mut inner = self.shared.lock();
         inner.worked = None;
         inner.emitted.clear();
+        inner.sent.clear();
         inner.step_context = Context::default();
         inner.in_step = Some((call, tx));
         if let Some(waker) = inner
@@ -96,7 +99,10 @@ impl LiveRun {
             .judge(call, result, now)
             .expect("a step that ran is known");
         let (entry, emitted) = self.with_emitted(entry);
-        let set = std::mem::take(&mut self.shared.lock().step_context);
+        let mut inner = self.shared.lock();
+        let set = std::mem::take(&mut inner.step_context);
+        let sent = std::mem::take(&mut inner.sent);
+        drop(inner);
         let happened = matches!(
             entry,
             Entry::Worked { .. }
@@ -111,6 +117,13 @@ impl LiveRun {
         self.draft.entries.extend(said);
         self.draft.entries.push(entry.clone());
         self.draft.caused.extend(emitted);
+        let sent = sent.into_iter().filter(|_| happened);
+        self.draft.caused.extend(sent.map(|(start, begins)| {
+            let at = begins.map(|begins| begins.time(now));
+            let mut start = Start { at, ..start };
+            sent_at(&mut start, now);
+            Caused::Send(Box::new(start))
+        }));
         let round = self.round(Then::Continue);
         self.draft.entries.truncate(entries);
         self.draft.caused.truncate(caused);
@@ -123,8 +136,14 @@ impl LiveRun {
         self.steps.retain(|step| *step != call);
         match entry {
             Entry::Did { outcome, .. } => self.shared.lock().complete(call, outcome),
-            Entry::Worked { value, window, .. } => {
-                self.step_worked(call, value, window.map(|window| at.after(window)));
+            Entry::Worked {
+                value,
+                window,
+                emitted,
+                ..
+            } => {
+                let closes_at = window.map(|window| at.after(window));
+                self.step_worked(call, (value, emitted), closes_at);
             }
             Entry::Attempted {
                 attempt,
@@ -149,24 +168,56 @@ impl LiveRun {
         }
     }
 
-    /// The run's state could not be read: ask again.
-    pub(crate) fn read_again(&mut self, call: u32) {
-        self.reads.push_front(call);
-    }
-
-    /// The run's state was read for this call.
-    pub(crate) fn state_read(&mut self, call: u32, value: roundel_core::Payload) {
-        let mut inner = self.shared.lock();
+    /// The step's round was refused for what the step sent. Nothing of it stays, and it has failed
+    /// with that.
+    pub(crate) fn step_refused(&mut self, refusal: &Refusal) {
+        self.step_entry = None;
+        let call = self.steps.pop_front().expect("a step was due");
+        let inner = self.shared.lock();
         let Some(slot) = inner.calls.get(&call) else {
             return;
         };
-        let (what, outcome) = (slot.what.clone(), Outcome::Value(value));
-        inner.complete(call, outcome.clone());
+        let failure = Failure::business(refusal).with_code("conflict");
+        let what = slot.what.clone();
         drop(inner);
+        self.did(call, what, Outcome::Failure(Box::new(failure)));
+        self.flag.wake_by_ref();
+    }
+
+    /// A call is done that had not begun.
+    pub(super) fn did(&mut self, call: u32, what: Call, outcome: Outcome) {
+        self.shared.lock().complete(call, outcome.clone());
         self.draft.push(Entry::Did {
             call,
             what,
             outcome,
         });
+    }
+
+    /// The run's state could not be read: ask again.
+    pub(crate) fn read_again(&mut self, call: u32) {
+        self.reads.push_front(call);
+    }
+
+    /// Is it the lineage that this call reads, and not the run's state?
+    pub(crate) fn reads_lineage(&self, call: u32) -> bool {
+        let inner = self.shared.lock();
+        let slot = inner.calls.get(&call);
+        slot.is_some_and(|slot| matches!(slot.ask, Asked::ReadLineage))
+    }
+
+    /// The run's state of this version, or its lineage, was read for this call.
+    pub(crate) fn state_read(&mut self, call: u32, (version, value): (u64, Payload)) {
+        let inner = self.shared.lock();
+        let Some(slot) = inner.calls.get(&call) else {
+            return;
+        };
+        if matches!(slot.ask, Asked::Until(_)) {
+            drop(inner);
+            return self.look_at(call, version, value);
+        }
+        let what = slot.what.clone();
+        drop(inner);
+        self.did(call, what, Outcome::Value(value));
     }
 }

@@ -158,7 +158,7 @@ impl Worker {
             context: birth.context,
         };
         let driver = self.driver(port.flag.clone());
-        Some(Box::new(LiveRun::new(info, handler, birth.input, driver)))
+        Some(LiveRun::new(info, handler, birth.input, driver))
     }
 
     /// Is the run leased, as far as is known here?
@@ -214,7 +214,7 @@ impl Worker {
             }
             return;
         }
-        port.outdated(live.epoch());
+        port.outdated(live.fence());
         self.counters.found_in_memory.one();
         let answer = match answer {
             Err((Error::Unavailable(_), Some(ask))) => self.insist(ask).await,

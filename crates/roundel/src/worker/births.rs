@@ -120,23 +120,12 @@ mod tests {
     }
 
     fn start(number: u128, bytes: usize) -> Start {
-        Start {
-            namespace: Name::new("default").expect("a name"),
-            run: run(number),
-            workflow: Name::new("work").expect("a name"),
-            version: None,
-            key: None,
-            input: Payload::encode(&"x".repeat(bytes)).expect("a text"),
-            labels: Vec::new(),
-            priority: 0,
-            at: None,
-            parent: None,
-            deadlines: Deadlines::default(),
-            context: Context::default(),
-            claimant: None,
-            first: None,
-            signal: None,
-        }
+        Start::new(
+            Name::new("default").expect("a name"),
+            run(number),
+            Name::new("work").expect("a name"),
+            Payload::encode(&"x".repeat(bytes)).expect("a text"),
+        )
     }
 
     #[test]

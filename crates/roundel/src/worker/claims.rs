@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use roundel_core::{Claim, RunId, Timestamp, limits};
+use roundel_core::{Claim, Refusal, RunId, Timestamp, limits};
 use roundel_store::Error;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
 use super::ahead::{Flight, Landed};
-use super::{Port, Worker};
+use super::{LONGEST_PAUSE, Port, Worker};
 
 /// Runs one claim may take: enough to fill a batch, few enough to share with other processes.
 const AT_ONCE: usize = 256;
@@ -19,8 +19,8 @@ const AT_ONCE: usize = 256;
 /// Claims on their way at once: while one waits for the disk, the next asks for what the slots that
 /// became free since can take.
 const IN_FLIGHT: usize = 3;
-/// The first pause after a claim that failed, and the longest.
-const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(5)];
+/// The first pause after a claim that failed.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Claims on their way.
 #[derive(Default)]
@@ -128,7 +128,14 @@ pub(super) async fn run(worker: Arc<Worker>) {
 /// Takes over what claims bring, in the order in which they were made.
 async fn land(worker: Arc<Worker>, mut flights: mpsc::UnboundedReceiver<(Flight, usize)>) {
     while let Some((flight, limit)) = flights.recv().await {
-        let landed = worker.land(flight).await;
+        let mut landed = worker.land(flight).await;
+        if let Err(Error::Refused(Refusal::UnknownWorker { .. })) = landed {
+            // It was away for so long, or the clock jumped, that it was taken for gone.
+            landed = worker.register().await.map(|()| Landed {
+                empty: true,
+                next: Some(Timestamp(0)),
+            });
+        }
         worker.landed(landed);
         worker.coming.runs.fetch_sub(limit, Ordering::SeqCst);
         worker.claim_over();
@@ -159,8 +166,7 @@ impl Worker {
                 counters.claims_failed.one();
                 coming.more.store(false, Ordering::Relaxed);
                 let times = coming.failed.fetch_add(1, Ordering::Relaxed).min(16);
-                let [first, longest] = PAUSES;
-                let pause = (first * (1 << times)).min(longest);
+                let pause = (PAUSE * (1 << times)).min(LONGEST_PAUSE);
                 self.claim_at(self.store().now().after(pause));
             }
         }

@@ -8,14 +8,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use roundel_core::{
-    Caused, Claimed, Committed, Failure, Lane, Op, Payload, Refusal, Reply, Round, RunId, RunState,
-    Scope, ScopeEnd, Start, Started, Target, Then, Timestamp,
+    Caused, Claimed, Committed, Failure, Lane, Op, Refusal, Reply, Round, RunId, RunState, Start,
+    Started, Then, Timestamp,
 };
-use roundel_store::{Answer, Ask, Error, Query, RunView};
+use roundel_store::{Ask, Error};
 use tokio::sync::oneshot;
 
 use super::births::Birth;
-use super::{Note, Port, Worker};
+use super::{LONGEST_PAUSE, Note, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{LiveRun, StepWork, Turn};
 use crate::post::Asked;
@@ -34,12 +34,6 @@ enum Lost {
     Lease,
     /// It was claimed again, at another place in its journal.
     Place(Box<Claimed>),
-}
-
-/// How a run ended, if it has.
-fn scope_end(view: RunView) -> ScopeEnd {
-    let RunView { row, lane, .. } = view;
-    ScopeEnd::of(&row, lane.workflow)
 }
 
 impl Worker {
@@ -71,7 +65,7 @@ impl Worker {
                     self.after_commit(live, answer, &port).await
                 }
                 Turn::Step => self.step(live, &port).await,
-                Turn::Read(call) => self.read_state(live, call).await,
+                Turn::Read(call) => self.read(live, call).await,
                 Turn::Settle(call, scope) => self.settle(live, call, scope).await,
                 Turn::Recall(execution) => self.recall(live, execution).await,
                 Turn::Wait(until) => {
@@ -95,11 +89,11 @@ impl Worker {
         let mut lost = None;
         for note in port.take() {
             match note {
-                Note::Mail(epoch, delivery) => live.deliver(epoch, delivery),
-                Note::Cancel(epoch) => live.asked_to_end(epoch, self.store().now()),
+                Note::Mail(fence, delivery) => live.deliver(fence, delivery),
+                Note::Cancel(fence) => live.asked_to_end(fence, self.store().now()),
                 Note::Lost => lost = lost.or(Some(Lost::Lease)),
                 // An answer that comes late, after that to a later claim.
-                Note::Claimed(claimed) if claimed.epoch < live.epoch() => {}
+                Note::Claimed(claimed) if claimed.fence().is_before(live.fence()) => {}
                 Note::Claimed(claimed) if live.is_current(&claimed) => {
                     live.reclaimed(*claimed);
                     lost = None;
@@ -152,7 +146,7 @@ impl Worker {
                     self.counters.rounds_retried.one();
                     let until = self.store().now().after(pause);
                     self.store().clock().sleep_until(until).await;
-                    pause = (pause * 2).min(Duration::from_secs(1));
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                     ask = back;
                 }
                 other => return other,
@@ -206,7 +200,7 @@ impl Worker {
                     .kept
                     .then(|| self.next_execution(&live, committed, port));
                 if let Some(next) = next.flatten() {
-                    return After::Mine(Box::new(next));
+                    return After::Mine(next);
                 }
             }
         }
@@ -226,7 +220,7 @@ impl Worker {
     /// The run waits: it stays in memory, without a task, unless it was claimed again already.
     fn suspended(&self, live: Box<LiveRun>, port: &Port) -> After {
         let mut ports = self.ports();
-        if port.is_claimed(live.epoch()) {
+        if port.is_claimed(live.fence()) {
             return After::Mine(live);
         }
         self.leave(&mut ports, live.run());
@@ -236,7 +230,12 @@ impl Worker {
         After::Gone
     }
 
-    fn next_execution(&self, live: &LiveRun, committed: Committed, port: &Port) -> Option<LiveRun> {
+    fn next_execution(
+        &self,
+        live: &LiveRun,
+        committed: Committed,
+        port: &Port,
+    ) -> Option<Box<LiveRun>> {
         let input = live
             .continue_input()
             .expect("a run that begins anew has an input");
@@ -304,7 +303,7 @@ impl Worker {
             .into_any()
             .downcast::<StepWork>()
             .expect("a step comes back as it went");
-        let live = work.live;
+        let mut live = work.live;
         match result {
             Ok(Reply::Committed(committed)) => {
                 self.counters.rounds.one();
@@ -312,75 +311,11 @@ impl Worker {
                 self.commit_done(live, committed, &round, port)
             }
             Ok(_) => unreachable!("a step answers with what it committed"),
+            Err(Error::Refused(refusal @ Refusal::Conflict { .. })) => {
+                live.step_refused(&refusal);
+                After::Mine(live)
+            }
             Err(error) => self.not_committed(live, error).await,
-        }
-    }
-
-    async fn read_state(self: &Arc<Self>, mut live: Box<LiveRun>, call: u32) -> After {
-        let answer = self.store().read(Query::State(live.run())).await;
-        match answer {
-            Ok(Answer::State(state)) => {
-                live.state_read(call, state.map_or_else(Payload::null, |state| state.value));
-            }
-            Ok(_) => unreachable!("a state was asked for"),
-            Err(Error::Closed) => {
-                self.forget(live.run());
-                return After::Gone;
-            }
-            Err(_) => {
-                let until = self.store().now().after(Duration::from_millis(20));
-                self.store().clock().sleep_until(until).await;
-                live.read_again(call);
-            }
-        }
-        After::Mine(live)
-    }
-
-    /// Reads how the runs of a scope ended.
-    async fn settle(self: &Arc<Self>, mut live: Box<LiveRun>, call: u32, scope: Scope) -> After {
-        match self.ends_of(live.run(), scope).await {
-            Ok(ends) => live.settled(call, ends),
-            Err(Error::Closed) => {
-                self.forget(live.run());
-                return After::Gone;
-            }
-            Err(_) => {
-                let until = self.store().now().after(Duration::from_millis(20));
-                self.store().clock().sleep_until(until).await;
-            }
-        }
-        After::Mine(live)
-    }
-
-    async fn ends_of(&self, run: RunId, scope: Scope) -> Result<Vec<ScopeEnd>, Error> {
-        let mut ends = Vec::new();
-        let (execution, call) = match scope {
-            Scope::Child(child) => {
-                let query = Query::Run(self.config.namespace.clone(), Target::Run(child));
-                if let Answer::Run(Some(view)) = self.store().read(query).await? {
-                    ends.push(scope_end(*view));
-                }
-                return Ok(ends);
-            }
-            Scope::Call { execution, call } => (execution, call),
-        };
-        let mut from = 0;
-        loop {
-            let query = Query::Scope {
-                run,
-                execution,
-                call,
-                from,
-            };
-            let Answer::Runs(page) = self.store().read(query).await? else {
-                unreachable!("runs were asked for")
-            };
-            let last = page.items.last().and_then(|view| view.row.number);
-            ends.extend(page.items.into_iter().map(scope_end));
-            match last {
-                Some(last) if page.more => from = last + 1,
-                _ => return Ok(ends),
-            }
         }
     }
 
@@ -395,7 +330,9 @@ impl Worker {
         });
         std::future::poll_fn(|context| {
             port.flag.register(context.waker());
-            if port.flag.is_raised() {
+            // The flag is lowered by every poll of the function: a note that came during one has
+            // nothing else to tell of it.
+            if port.flag.is_raised() || port.has_notes() {
                 return Poll::Ready(());
             }
             timer.as_mut().poll(context)
@@ -451,13 +388,18 @@ impl Worker {
                 return After::Gone;
             }
         };
-        let first = started.first.take();
+        let first = started.first.take().map(|first| *first);
         let mut claimed = std::mem::take(&mut started.claimed);
+        // A queue with limits gives its permits to claims alone.
+        let mine = first.is_some() || claimed.iter().any(|claimed| claimed.run == run);
         claimed.retain(|claimed| claimed.run != run);
         self.adopt_all(claimed);
         let new = started.new;
         let _ = answer.send(Ok(started));
-        if !new {
+        if !new || !mine {
+            if new {
+                self.begins_by_claims(lane.workflow);
+            }
             drop(live);
             self.forget(run);
             return After::Gone;

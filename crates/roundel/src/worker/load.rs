@@ -7,7 +7,7 @@ use roundel_core::{Claimed, Context, Failure, JournalRow, Op, RunId, Then};
 use roundel_store::{Answer, Ask, Query};
 
 use super::drive::After;
-use super::{Config, Port, Worker};
+use super::{Config, LONGEST_PAUSE, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::flag::Flag;
 use crate::live::{Driver, Journal, LiveRun};
@@ -42,7 +42,7 @@ impl Worker {
                 LiveRun::resume(info, handler, journal, (claimed, driver))
             }
         };
-        Some(Box::new(live))
+        Some(live)
     }
 
     /// The journal of an execution; none if the database does not say.
@@ -63,7 +63,7 @@ impl Worker {
                         .clock()
                         .sleep_until(self.store().now().after(pause))
                         .await;
-                    pause = (pause * 2).min(Duration::from_secs(1));
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(_) => return None,
             }
@@ -85,6 +85,7 @@ impl Worker {
     /// Parks a run whose journal cannot be read.
     async fn park_unread(&self, claimed: &Claimed, failure: Failure) {
         let mut round = roundel_core::Round::new(claimed.run, self.id, claimed.epoch);
+        round.created_at = Some(claimed.created_at);
         round.then = Then::Park(Box::new(failure));
         let ask = Ask::Op(Op::Commit(round));
         if self.insist(Box::new(ask)).await.is_ok() {
@@ -112,6 +113,7 @@ impl Worker {
         let counters = self.counters.clone();
         Driver {
             worker: self.id,
+            name: self.config.name.clone(),
             lease,
             grace,
             flag,

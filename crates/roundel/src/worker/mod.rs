@@ -6,20 +6,22 @@ mod births;
 mod cache;
 mod claims;
 mod drive;
+mod ear;
 mod load;
+mod reads;
 mod renew;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::task::Wake;
 use std::time::Duration;
 
 use roundel_core::{
-    Claimed, Delivery, Hint, Lane, LaneId, Name, Op, Register, Release, Reply, RunId, Start,
+    Claimed, Delivery, Fence, Lane, LaneId, Name, Op, Register, Release, Reply, RunId, Start,
     Timestamp, WorkerId,
 };
-use roundel_store::{Listener, Store};
-use rustc_hash::FxHashMap;
+use roundel_store::Store;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::Notify;
 
 use crate::cx::NamedUndos;
@@ -31,15 +33,21 @@ use crate::rests::Rests;
 
 use births::Births;
 use cache::Cache;
+pub(crate) use ear::Ear;
+pub(crate) use reads::scope_runs;
 
 /// How long stopping waits for the answers to claims.
 const STRAGGLERS: Duration = Duration::from_secs(5);
+
+/// The longest pause between two tries of what a store could not do: so long after it is well again,
+/// work goes on.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a worker behaves.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) namespace: Name,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
     pub(crate) max_live: usize,
@@ -61,6 +69,8 @@ pub(crate) struct Worker {
     ports: Mutex<FxHashMap<RunId, Arc<Port>>>,
     cache: Mutex<Cache>,
     births: Mutex<Births>,
+    /// Workflows whose runs only claims may begin, since their queues have limits.
+    limited: RwLock<FxHashSet<Name>>,
     /// Runs whose last round is on its way: each will make room for another.
     leaving: AtomicUsize,
     due: Mutex<Option<Timestamp>>,
@@ -95,9 +105,9 @@ pub(crate) struct Port {
 
 /// Something a run's task must know.
 pub(crate) enum Note {
-    /// What was told under an epoch that has passed is known.
-    Mail(u64, Delivery),
-    Cancel(u64),
+    /// What was told under a fence that has passed is known.
+    Mail(Fence, Delivery),
+    Cancel(Fence),
     Lost,
     Claimed(Box<Claimed>),
 }
@@ -111,40 +121,40 @@ impl Port {
         })
     }
 
+    fn notes(&self) -> MutexGuard<'_, Vec<Note>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn post(&self, note: Note) {
-        self.notes
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .push(note);
+        self.notes().push(note);
         self.flag.wake_by_ref();
     }
 
-    /// Was the run claimed after this epoch, and its task has not taken it up?
-    fn is_claimed(&self, epoch: u64) -> bool {
-        let notes = self
-            .notes
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let newer = |note: &Note| matches!(note, Note::Claimed(claimed) if claimed.epoch > epoch);
-        notes.iter().any(newer)
+    fn has_notes(&self) -> bool {
+        !self.notes().is_empty()
     }
 
-    /// Leases up to this epoch are known to the run's task.
-    fn outdated(&self, epoch: u64) {
-        let newer = |note: &Note| !matches!(note, Note::Claimed(claimed) if claimed.epoch <= epoch);
-        self.notes
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .retain(newer);
+    /// Was the run claimed after this, or another under its id, and its task has not taken it up?
+    fn is_claimed(&self, fence: Fence) -> bool {
+        let newer = |note: &Note| {
+            let Note::Claimed(claimed) = note else {
+                return false;
+            };
+            let its = claimed.fence();
+            its != fence && !its.is_before(fence)
+        };
+        self.notes().iter().any(newer)
+    }
+
+    /// Leases up to this are known to the run's task, which has just begun.
+    fn outdated(&self, fence: Fence) {
+        let known = |claimed: &Claimed| claimed.epoch <= fence.epoch;
+        let newer = |note: &Note| !matches!(note, Note::Claimed(claimed) if known(claimed));
+        self.notes().retain(newer);
     }
 
     fn take(&self) -> Vec<Note> {
-        std::mem::take(
-            &mut *self
-                .notes
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner),
-        )
+        std::mem::take(&mut *self.notes())
     }
 }
 
@@ -159,6 +169,7 @@ impl Worker {
             id: crate::ids::new_worker(),
             cache: Mutex::new(Cache::new(config.cached_runs, counters.clone())),
             births: Mutex::default(),
+            limited: RwLock::default(),
             leaving: AtomicUsize::new(0),
             config,
             post,
@@ -178,8 +189,16 @@ impl Worker {
         }
     }
 
-    /// Makes itself and what it can run known, then claims.
-    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), roundel_store::Error> {
+    /// Claims what it can run, which has been made known.
+    pub(crate) fn start(self: &Arc<Self>) {
+        tokio::spawn(claims::run(self.clone()));
+        if !self.config.renewed_by_hand {
+            renew::start(self);
+        }
+    }
+
+    /// Makes itself and what it can run known; again, if it was taken for gone.
+    pub(crate) async fn register(&self) -> Result<(), roundel_store::Error> {
         let known: Vec<(Name, u32)> = self.handlers.keys().cloned().collect();
         let lane = |(workflow, version): &(Name, u32)| Lane {
             namespace: self.config.namespace.clone(),
@@ -187,7 +206,7 @@ impl Worker {
             version: *version,
         };
         let lanes = known.iter().map(lane).collect();
-        let name = self.config.name.clone();
+        let name = self.config.name.to_string();
         let register = Op::Register(Register {
             worker: self.id,
             name,
@@ -197,33 +216,26 @@ impl Worker {
             unreachable!("a registration answers with lanes")
         };
         let _ = self.lanes.set(ids.into_iter().zip(known).collect());
-        tokio::spawn(claims::run(self.clone()));
-        if !self.config.renewed_by_hand {
-            renew::start(self);
-        }
         Ok(())
     }
 
     fn ports(&self) -> MutexGuard<'_, FxHashMap<RunId, Arc<Port>>> {
-        self.ports
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn births(&self) -> MutexGuard<'_, Births> {
-        self.births
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.births.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This run is about to be started, and may be claimed here.
     pub(crate) fn expect(&self, start: &Start) {
+        if let Some(batch) = &start.batch {
+            return batch.members.iter().for_each(|start| self.expect(start));
+        }
         let soon = start.at.is_none() && start.priority == 0 && start.claimant.is_none();
         let known = self.latest(&start.workflow).is_some();
         if soon && known && start.namespace == self.config.namespace {
@@ -335,6 +347,20 @@ impl Worker {
         Some(port)
     }
 
+    /// May runs of this workflow begin here at once, as far as is known?
+    pub(crate) fn may_begin_here(&self, workflow: &Name) -> bool {
+        let limited = self.limited.read().unwrap_or_else(PoisonError::into_inner);
+        !limited.contains(workflow)
+    }
+
+    /// A run that could have begun here was not leased. That a queue has limits is for good.
+    fn begins_by_claims(&self, workflow: Name) {
+        let limited = self.limited.write();
+        limited
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(workflow);
+    }
+
     /// How a run is reached that is leased by this worker.
     fn port(&self, run: RunId) -> Option<Arc<Port>> {
         let ports = self.ports();
@@ -385,10 +411,7 @@ impl Worker {
 
     /// Something may be due from then on.
     pub(crate) fn claim_at(&self, at: Timestamp) {
-        let mut due = self
-            .due
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         if due.is_none_or(|known| at < known) {
             *due = Some(at);
             drop(due);
@@ -455,37 +478,5 @@ impl Worker {
         self.renewals.stop();
         let cached = self.cache().take_all();
         drop(cached);
-    }
-}
-
-impl Listener for Worker {
-    fn hints(&self, hints: Vec<Hint>) {
-        for hint in hints {
-            match hint {
-                Hint::Ready(lane, at) if self.workflow_of(lane).is_some() => self.claim_at(at),
-                Hint::Mail(run, owner, delivery) if owner.worker == self.id => {
-                    if let Some(port) = self.port(run) {
-                        port.post(Note::Mail(owner.epoch, delivery));
-                    }
-                }
-                Hint::Cancel(run, owner) if owner.worker == self.id => {
-                    if let Some(port) = self.port(run) {
-                        port.post(Note::Cancel(owner.epoch));
-                    }
-                }
-                Hint::AtRest(run, state, outcome) => {
-                    self.rests.at_rest(run, state, outcome.as_ref());
-                }
-                Hint::Ready(..) | Hint::Mail(..) | Hint::Cancel(..) => {}
-            }
-        }
-    }
-
-    fn others_committed(&self) {
-        self.claim_at(Timestamp(0));
-        self.rests.look_again();
-        if !self.ports().is_empty() {
-            self.renewals.look();
-        }
     }
 }

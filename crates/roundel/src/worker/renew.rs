@@ -11,6 +11,8 @@ use super::{Note, Port, Worker};
 
 /// Looks for mail from other processes are this far apart at least.
 const LOOKS: Duration = Duration::from_millis(50);
+/// A worker at rest says this often that it is there.
+const SIGN: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
 pub(super) struct Renewals {
@@ -57,6 +59,7 @@ pub(super) fn start(worker: &Arc<Worker>) {
 fn renew_until_stopped(worker: &Weak<Worker>, state: &(Mutex<State>, Condvar), every: Duration) {
     let (state, changed) = state;
     let mut last = Instant::now();
+    let mut seen = last;
     loop {
         let mut now = state
             .lock()
@@ -74,7 +77,9 @@ fn renew_until_stopped(worker: &Weak<Worker>, state: &(Mutex<State>, Condvar), e
         let Some(worker) = worker.upgrade() else {
             return;
         };
-        renew(&worker);
+        if renew(&worker, seen.elapsed() >= SIGN) {
+            seen = Instant::now();
+        }
         drop(worker);
         let since = last.elapsed();
         last = Instant::now();
@@ -88,11 +93,13 @@ impl Worker {
     /// Renews now, by the clock of a test.
     #[cfg(feature = "testkit")]
     pub(crate) fn renew(&self) {
-        renew(self);
+        renew(self, false);
     }
 }
 
-fn renew(worker: &Worker) {
+/// Keeps what it has; if that is nothing, it says so when it is time to. Returns whether it was
+/// heard.
+fn renew(worker: &Worker, sign: bool) -> bool {
     // Who waited for a result may have left since the last run was let go.
     if worker.ports().is_empty() {
         worker.store().watch_closely(worker.rests.anybody_waits());
@@ -104,8 +111,8 @@ fn renew(worker: &Worker) {
         .filter(|(_, port)| leased(port))
         .map(|(run, port)| (*run, port.clone()))
         .unzip();
-    if runs.is_empty() {
-        return;
+    if runs.is_empty() && !sign {
+        return false;
     }
     let renew = Renew {
         worker: worker.id,
@@ -117,7 +124,7 @@ fn renew(worker: &Worker) {
         Ok(_) => unreachable!("a renewal answers for each lease"),
         Err(error) => {
             tracing::warn!(%error, "renewal failed");
-            return;
+            return false;
         }
     };
     // To those who were asked for: a run that was let go and claimed again meanwhile has heard all
@@ -125,18 +132,19 @@ fn renew(worker: &Worker) {
     for (one, port) in renewed.into_iter().zip(ports) {
         match one.lease {
             Lease::Kept {
-                epoch,
+                fence,
                 cancel,
                 inbox,
             } => {
                 if cancel {
-                    port.post(Note::Cancel(epoch));
+                    port.post(Note::Cancel(fence));
                 }
                 inbox
                     .into_iter()
-                    .for_each(|delivery| port.post(Note::Mail(epoch, delivery)));
+                    .for_each(|delivery| port.post(Note::Mail(fence, delivery)));
             }
             Lease::Lost => port.post(Note::Lost),
         }
     }
+    true
 }

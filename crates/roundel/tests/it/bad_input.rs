@@ -8,7 +8,7 @@ use roundel::{
     Workflow, limits,
 };
 
-use crate::support::{Db, both};
+use crate::support::{Db, all};
 
 const GOOD: Workflow<u32, u32> = Workflow::named("good");
 const BAD: Workflow<String, u32> = Workflow::named("bad");
@@ -96,7 +96,10 @@ async fn e15_a_step_cannot_end_its_transaction(db: Db) {
     ] {
         is_parked_for(&db, sql, &["may not do this"]).await;
     }
-    is_parked_for(&db, "INSERT OR ROLLBACK INTO half VALUES (1)", &[]).await;
+    // Only SQLite has statements that end the transaction by themselves.
+    if !db.is_on_server() {
+        is_parked_for(&db, "INSERT OR ROLLBACK INTO half VALUES (1)", &[]).await;
+    }
 }
 
 async fn e18_a_durable_call_inside_a_step_or_an_effect_is_refused(db: Db) {
@@ -155,14 +158,15 @@ async fn what_a_refused_step_wrote_is_gone(db: Db) {
     const LOOK: Workflow<(), i64> = Workflow::named("look");
     async fn look(cx: Cx, (): ()) -> Result<i64> {
         cx.step("look", |tx| async move {
-            let sql = "SELECT count(*) FROM sqlite_master WHERE name = 'half'";
-            Ok::<i64, Failure>(tx.query_one(sql, ()).await?.get(0)?)
+            // There is no table, unless something of that step was kept.
+            let rows = tx.query_one("SELECT count(*) FROM half", ()).await;
+            Ok::<i64, Failure>(rows.map_or(Ok(-1), |row| row.get(0))?)
         })
         .await
     }
     let process = db.start(|engine| engine.register(LOOK, look)).await;
     let mut run = process.start(LOOK, &()).await.expect("it starts");
-    assert_eq!(run.result().await.expect("it looks"), 0);
+    assert_eq!(run.result().await.expect("it looks"), -1);
 }
 
 async fn e13_a_transaction_that_escapes_its_step_is_of_no_use(db: Db) {
@@ -285,13 +289,13 @@ async fn e19_a_key_used_for_something_else_is_a_conflict(db: Db) {
     }
 }
 
-both![
-    a_step_that_panics_is_parked_with_what_it_said,
+all![
     a_step_that_awaits_something_foreign_is_refused,
     e15_a_step_cannot_end_its_transaction,
+    what_a_refused_step_wrote_is_gone,
+    a_step_that_panics_is_parked_with_what_it_said,
     e16_a_step_cannot_write_engine_tables,
     e18_a_durable_call_inside_a_step_or_an_effect_is_refused,
-    what_a_refused_step_wrote_is_gone,
     e13_a_transaction_that_escapes_its_step_is_of_no_use,
     a_workflow_that_awaits_something_foreign_is_parked,
     e10_a_payload_is_refused_one_byte_over_the_limit,

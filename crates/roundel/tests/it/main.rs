@@ -4,15 +4,21 @@
 #![allow(unreachable_pub)]
 
 mod bad_input;
+mod command_flows;
+mod commands;
 mod cooperation;
 mod examples;
 #[cfg(feature = "testkit")]
 mod explore;
 #[cfg(feature = "testkit")]
 mod flows;
+mod moving;
+mod objects;
 mod rounds;
 mod signals;
 mod smoke;
 mod support;
 #[cfg(feature = "testkit")]
 mod testkit;
+#[cfg(feature = "testkit")]
+mod tree_flows;

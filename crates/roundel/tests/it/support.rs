@@ -1,23 +1,29 @@
 //! Shared by all tests: one database in which processes come and go, faults between the two, and a
 //! clock that is told the time.
 //!
-//! A test is a plain `async fn name(db: Db)`; `both![name]` makes one test for each store of it.
+//! A test is a plain `async fn name(db: Db)`; `all![name]` makes one test for each store of it,
+//! which is `both![name]`, for those that need no server, and one more.
 //! A [`Process`] is an engine with its own way to the database. Crashing it cuts that way: nothing
 //! that it still does reaches the database, and nothing comes back.
 
+mod faulty;
+
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use roundel::{Clock, Engine, EngineBuilder, ManualClock, RunId, SystemClock, Timestamp};
-use roundel_core::{Hint, Op};
+use roundel::{Clock, Engine, EngineBuilder, ManualClock, SystemClock, Timestamp};
 use roundel_store::{
-    Answer, Answered, Ask, Boxed, Checked, Depth, Dump, Error, Listener, Memory, Options, Query,
-    Request, Sink, Sqlite, Store, verify,
+    Answer, Checked, Depth, Dump, Error, Folder, Memory, Objects, Options, PeekLock,
+    PeekLockOptions, Query, Sqlite, Store, verify,
 };
 use tempfile::TempDir;
 
-/// Makes a test for each store of each of these functions.
+pub use faulty::{Fault, Faulty, is_round, is_round_of};
+
+/// Makes a test for each store that needs no server, of each of these functions.
 macro_rules! both {
     ($($name:ident),* $(,)?) => {
         $(mod $name {
@@ -35,6 +41,37 @@ macro_rules! both {
 }
 pub(crate) use both;
 
+/// The same, and on a server.
+macro_rules! all {
+    ($($name:ident),* $(,)?) => {
+        $crate::support::both![$($name),*];
+
+        #[cfg(feature = "postgres")]
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                if let Some(db) = $crate::support::Db::postgres() {
+                    super::$name(db).await;
+                }
+            })*
+        }
+    };
+}
+pub(crate) use all;
+
+/// A test over objects, without transactions, of each of these functions.
+macro_rules! on_objects {
+    ($($name:ident),* $(,)?) => {
+        mod on_objects {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name($crate::support::Db::objects()).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_objects;
+
 /// The file of a database that is one.
 const FILE: &str = "test.db";
 
@@ -50,16 +87,35 @@ pub struct Db {
     clock: Arc<dyn Clock>,
     manual: Option<Arc<ManualClock>>,
     damaged: bool,
+    /// Ways to a server, each of which has connections until it is closed.
+    #[cfg(feature = "postgres")]
+    opened: Mutex<Vec<std::sync::Weak<roundel_store::Postgres>>>,
 }
 
 enum Place {
     Memory(Arc<Memory>),
     File(TempDir),
+    /// Objects in a folder, without transactions.
+    Objects(TempDir),
+    #[cfg(feature = "postgres")]
+    Server(roundel_testpg::Schema),
 }
 
 impl Drop for Db {
     /// Whatever a test did, what it leaves behind is sound.
     fn drop(&mut self) {
+        self.check();
+        #[cfg(feature = "postgres")]
+        for store in self.opened.lock().expect("a list").drain(..) {
+            if let Some(store) = store.upgrade() {
+                store.close();
+            }
+        }
+    }
+}
+
+impl Db {
+    fn check(&self) {
         if std::thread::panicking() || self.damaged {
             return;
         }
@@ -67,6 +123,9 @@ impl Drop for Db {
             Place::Memory(memory) => memory.clone(),
             Place::File(folder) if folder.path().join(FILE).exists() => self.open().inner.clone(),
             Place::File(_) => return,
+            Place::Objects(_) => self.open().inner.clone(),
+            #[cfg(feature = "postgres")]
+            Place::Server(_) => self.open().inner.clone(),
         };
         let checked = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
@@ -90,25 +149,39 @@ pub async fn sound(store: &dyn Store) {
 }
 
 impl Db {
-    /// In memory.
-    pub fn memory() -> Db {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    fn at(place: Place, clock: Arc<dyn Clock>) -> Db {
         Db {
-            place: Place::Memory(Arc::new(Memory::new(clock.clone()))),
+            place,
             clock,
             manual: None,
             damaged: false,
+            #[cfg(feature = "postgres")]
+            opened: Mutex::default(),
         }
+    }
+
+    /// In memory.
+    pub fn memory() -> Db {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let place = Place::Memory(Arc::new(Memory::new(clock.clone())));
+        Db::at(place, clock)
     }
 
     /// In one file.
     pub fn sqlite() -> Db {
-        Db {
-            place: Place::File(folder()),
-            clock: Arc::new(SystemClock::default()),
-            manual: None,
-            damaged: false,
-        }
+        Db::at(Place::File(folder()), Arc::new(SystemClock::default()))
+    }
+
+    /// In objects, which know no transactions.
+    pub fn objects() -> Db {
+        Db::at(Place::Objects(folder()), Arc::new(SystemClock::default()))
+    }
+
+    /// On a server, in a schema of its own, if there is one.
+    #[cfg(feature = "postgres")]
+    pub fn postgres() -> Option<Db> {
+        let place = Place::Server(roundel_testpg::schema()?);
+        Some(Db::at(place, Arc::new(SystemClock::default())))
     }
 
     /// The same, before anything is in it, with a clock that is told the time.
@@ -126,6 +199,66 @@ impl Db {
     pub fn damaged_on_purpose(mut self) -> Db {
         self.damaged = true;
         self
+    }
+
+    /// The same, before anything is in it, with the clock of another.
+    pub fn with_the_clock_of(mut self, other: &Db) -> Db {
+        self.clock = other.clock.clone();
+        self.manual = other.manual.clone();
+        self
+    }
+
+    /// The same, for a test that moves what is in it elsewhere: then it cannot be opened.
+    pub fn left_behind(self) -> Db {
+        self.damaged_on_purpose()
+    }
+
+    /// What is moved, or moved to.
+    pub fn to_be_moved(&self) -> roundel_store::Place {
+        match &self.place {
+            Place::Memory(_) | Place::Objects(_) => panic!("only databases are moved"),
+            Place::File(folder) => roundel_store::Place::File(folder.path().join(FILE)),
+            #[cfg(feature = "postgres")]
+            Place::Server(schema) => roundel_store::Place::Server {
+                url: schema.address(),
+                schema: schema.name().to_owned(),
+            },
+        }
+    }
+
+    /// Is it a server's?
+    pub fn is_on_server(&self) -> bool {
+        !matches!(
+            self.place,
+            Place::Memory(_) | Place::File(_) | Place::Objects(_)
+        )
+    }
+
+    /// Takes away everything but the tables, as if nothing had ever been committed to them.
+    pub async fn clear(&self) {
+        match &self.place {
+            Place::Memory(_) | Place::Objects(_) => panic!("only databases are cleared"),
+            Place::File(folder) => {
+                for end in ["", "-wal", "-shm"] {
+                    let _ = std::fs::remove_file(folder.path().join(format!("{FILE}{end}")));
+                }
+            }
+            #[cfg(feature = "postgres")]
+            Place::Server(schema) => {
+                let mut connection =
+                    <sqlx::PgConnection as sqlx::Connection>::connect(&schema.address())
+                        .await
+                        .expect("a connection");
+                let sql = "TRUNCATE roundel_lane, roundel_run, roundel_journal, roundel_mail, \
+                     roundel_wait, roundel_gate, roundel_offer, roundel_key, roundel_watch, \
+                     roundel_state, roundel_worker, roundel_label, roundel_subscription, \
+                     roundel_publication, roundel_latch, roundel_queue, roundel_audit";
+                sqlx::query(sql)
+                    .execute(&mut connection)
+                    .await
+                    .expect("empty tables");
+            }
+        }
     }
 
     /// Moves the clock that is told the time.
@@ -164,8 +297,34 @@ impl Db {
         unreachable!("it is patient, but not that patient")
     }
 
+    /// The folder of objects.
+    pub fn objects_in(&self) -> Folder {
+        let Place::Objects(folder) = &self.place else {
+            panic!("there are no objects")
+        };
+        Folder::open(folder.path().join("objects")).expect("a folder")
+    }
+
+    /// A way to the objects through these, which say what happens to each call.
+    pub fn open_objects(&self, objects: Arc<dyn Objects>) -> Result<Arc<Faulty>, Error> {
+        let options = PeekLockOptions {
+            clock: self.clock.clone(),
+            // Somebody who died is not waited for.
+            patience: Duration::ZERO,
+            // A volume is closed now and then.
+            volume: 10_000,
+        };
+        let opened = PeekLock::open(objects, options)?;
+        Ok(Arc::new(Faulty::new(Arc::new(opened), true)))
+    }
+
     /// A way to the database, as another process has it.
     pub fn open(&self) -> Arc<Faulty> {
+        self.try_to_open().expect("a database")
+    }
+
+    /// The same, if it can be opened.
+    pub fn try_to_open(&self) -> Result<Arc<Faulty>, Error> {
         let (inner, own): (Arc<dyn Store>, bool) = match &self.place {
             Place::Memory(memory) => (memory.clone(), false),
             Place::File(folder) => {
@@ -174,17 +333,24 @@ impl Db {
                     ..Options::default()
                 };
                 let path = folder.path().join(FILE);
-                (
-                    Arc::new(Sqlite::open(&path, options).expect("a database")),
-                    true,
-                )
+                (Arc::new(Sqlite::open(&path, options)?), true)
+            }
+            Place::Objects(_) => return self.open_objects(Arc::new(self.objects_in())),
+            #[cfg(feature = "postgres")]
+            Place::Server(schema) => {
+                let options = roundel_store::PostgresOptions {
+                    clock: Some(self.clock.clone()),
+                    schema: schema.name().to_owned(),
+                    ..roundel_store::PostgresOptions::default()
+                };
+                let opened = roundel_store::Postgres::open(&schema.address(), options);
+                let opened = Arc::new(opened?);
+                let list = self.opened.lock();
+                list.expect("a list").push(Arc::downgrade(&opened));
+                (opened, true)
             }
         };
-        Arc::new(Faulty {
-            inner,
-            own,
-            way: Arc::default(),
-        })
+        Ok(Arc::new(Faulty::new(inner, own)))
     }
 
     /// Starts an engine that is set up like this.
@@ -235,9 +401,27 @@ impl Process {
     /// As `kill -9` would: what reached the database stays, nothing else happens.
     pub fn crash(self) {
         self.store.cut();
+        self.store.await_last();
         drop(self.engine);
-        if self.store.own {
-            self.store.inner.close();
+        self.store.close_if_own();
+    }
+
+    /// What comes of this, or nothing if the process dies first: who asks it then may be told
+    /// anything.
+    pub async fn unless_it_dies<T>(
+        &self,
+        asked: impl Future<Output = Result<T, roundel::Error>>,
+    ) -> Option<T> {
+        let asked = async {
+            match asked.await {
+                Err(_) if self.store.is_cut() => std::future::pending().await,
+                told => told.unwrap(),
+            }
+        };
+        let died = until("it is over, or dead", async || self.store.is_cut());
+        tokio::select! {
+            told = asked => Some(told),
+            () = died => None,
         }
     }
 }
@@ -248,285 +432,6 @@ impl std::ops::Deref for Process {
     fn deref(&self) -> &Engine {
         &self.engine
     }
-}
-
-/// What happens to a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// Nothing unusual.
-    Pass,
-    /// It is not done, and the caller is told so.
-    Unavailable,
-    /// It is not done, and the caller does not know.
-    LoseRequest,
-    /// It is done, and the caller does not know.
-    LoseReply,
-    /// It is done, and no answer ever comes.
-    Silence,
-    /// It waits until [`Faulty::release`].
-    Hold,
-    /// It is done, and the answer waits until [`Faulty::release`].
-    HoldReply,
-    /// The process dies before it is done.
-    CrashBefore,
-    /// The process dies when it is done.
-    CrashAfter,
-}
-
-/// Says what happens to each request.
-type Rule = Box<dyn FnMut(&Ask) -> Fault + Send>;
-
-/// A store that does what a test says.
-pub struct Faulty {
-    inner: Arc<dyn Store>,
-    /// Is the store beneath only this one's?
-    own: bool,
-    way: Arc<Way>,
-}
-
-/// The way to the store and back.
-#[derive(Default)]
-struct Way {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    cut: bool,
-    closed: bool,
-    without_hints: bool,
-    rule: Option<Rule>,
-    held: Vec<Request>,
-    held_replies: Vec<(Arc<dyn Sink>, Vec<Answered>)>,
-    seen: u64,
-}
-
-impl Way {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-impl Faulty {
-    /// From now on, asks what happens to each request.
-    pub fn rule(&self, rule: impl FnMut(&Ask) -> Fault + Send + 'static) {
-        self.way.lock().rule = Some(Box::new(rule));
-    }
-
-    /// From now on, nothing unusual happens.
-    pub fn mend(&self) {
-        self.way.lock().rule = None;
-    }
-
-    /// The next request that fits meets this; those after it do not.
-    pub fn once(&self, fault: Fault, fits: impl Fn(&Ask) -> bool + Send + 'static) {
-        let mut left = true;
-        self.rule(move |ask| {
-            if left && fits(ask) {
-                left = false;
-                return fault;
-            }
-            Fault::Pass
-        });
-    }
-
-    /// Has the rule of [`Faulty::once`] or another one struck this often?
-    pub fn struck(&self) -> u64 {
-        self.way.lock().seen
-    }
-
-    /// Nothing goes to the database or comes from it any more.
-    pub fn cut(&self) {
-        self.way.lock().cut = true;
-    }
-
-    pub fn is_cut(&self) -> bool {
-        self.way.lock().cut
-    }
-
-    /// Hints are lost from now on.
-    pub fn lose_hints(&self) {
-        self.way.lock().without_hints = true;
-    }
-
-    /// Lets what was held go on.
-    pub fn release(&self) {
-        let mut state = self.way.lock();
-        let held = std::mem::take(&mut state.held);
-        let replies = std::mem::take(&mut state.held_replies);
-        drop(state);
-        self.inner.submit(held);
-        for (sink, answers) in replies {
-            sink.deliver(answers);
-        }
-    }
-
-    /// Is a request held that fits?
-    pub fn holds(&self, fits: impl Fn(&Ask) -> bool) -> bool {
-        self.way.lock().held.iter().any(|held| fits(&held.ask))
-    }
-
-    /// How many requests and answers are held.
-    pub fn held(&self) -> usize {
-        let state = self.way.lock();
-        state.held.len() + state.held_replies.len()
-    }
-
-    fn judge(&self, request: Request) -> Option<Request> {
-        let mut state = self.way.lock();
-        if state.cut {
-            return None;
-        }
-        let rule = state.rule.as_mut();
-        let fault = rule.map_or(Fault::Pass, |rule| rule(&request.ask));
-        state.seen += u64::from(fault != Fault::Pass);
-        let Request { ask, tag, sink } = request;
-        let answer = |result, ask| {
-            let answered = Answered { tag, result, ask };
-            sink.deliver(vec![answered]);
-            None
-        };
-        match fault {
-            _ if state.closed => answer(Err(Error::Closed), ask),
-            Fault::Unavailable => answer(Err(Error::Unavailable("a fault".into())), ask),
-            Fault::LoseRequest => answer(Err(Error::Unknown("a fault".into())), ask),
-            Fault::CrashBefore => {
-                state.cut = true;
-                None
-            }
-            Fault::Pass
-            | Fault::LoseReply
-            | Fault::Silence
-            | Fault::Hold
-            | Fault::HoldReply
-            | Fault::CrashAfter => {
-                state.cut = fault == Fault::CrashAfter;
-                let relay = Relay {
-                    way: self.way.clone(),
-                    fault,
-                    sink,
-                };
-                let request = Request {
-                    ask,
-                    tag,
-                    sink: Arc::new(relay),
-                };
-                if fault == Fault::Hold {
-                    state.held.push(request);
-                    return None;
-                }
-                Some(request)
-            }
-        }
-    }
-}
-
-impl Store for Faulty {
-    fn submit(&self, requests: Vec<Request>) {
-        let passed: Vec<Request> = requests
-            .into_iter()
-            .filter_map(|request| self.judge(request))
-            .collect();
-        if !passed.is_empty() {
-            self.inner.submit(passed);
-        }
-    }
-
-    fn read(&self, query: Query) -> Boxed<'_, Result<Answer, Error>> {
-        let state = self.way.lock();
-        if state.cut || state.closed {
-            return Box::pin(async { Err(Error::Closed) });
-        }
-        drop(state);
-        self.inner.read(query)
-    }
-
-    fn clock(&self) -> &Arc<dyn Clock> {
-        self.inner.clock()
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        let way = self.way.clone();
-        self.inner.listen(Arc::new(Ear { way, listener }));
-    }
-
-    fn watch_closely(&self, closely: bool) {
-        self.inner.watch_closely(closely);
-    }
-
-    fn close(&self) {
-        self.way.lock().closed = true;
-        if self.own {
-            self.inner.close();
-        }
-    }
-}
-
-struct Relay {
-    way: Arc<Way>,
-    fault: Fault,
-    sink: Arc<dyn Sink>,
-}
-
-impl Sink for Relay {
-    fn deliver(&self, mut answers: Vec<Answered>) {
-        if self.way.lock().cut || self.fault == Fault::Silence {
-            return;
-        }
-        if self.fault == Fault::HoldReply {
-            let reply = (self.sink.clone(), answers);
-            self.way.lock().held_replies.push(reply);
-            return;
-        }
-        if self.fault == Fault::LoseReply {
-            for answer in &mut answers {
-                answer.result = Err(Error::Unknown("a fault".into()));
-            }
-        }
-        self.sink.deliver(answers);
-    }
-}
-
-struct Ear {
-    way: Arc<Way>,
-    listener: Arc<dyn Listener>,
-}
-
-impl Ear {
-    fn hears(&self) -> bool {
-        let state = self.way.lock();
-        !state.cut && !state.closed && !state.without_hints
-    }
-}
-
-impl Listener for Ear {
-    fn hints(&self, hints: Vec<Hint>) {
-        if self.hears() {
-            self.listener.hints(hints);
-        }
-    }
-
-    fn others_committed(&self) {
-        if self.hears() {
-            self.listener.others_committed();
-        }
-    }
-}
-
-/// Is this a round of that run, or a step of it?
-pub fn is_round_of(ask: &Ask, run: RunId) -> bool {
-    match ask {
-        Ask::Op(Op::Commit(round)) => round.run == run,
-        Ask::Op(_) => false,
-        Ask::Work(work) => work.lease().0 == run,
-    }
-}
-
-/// Is this a round, a step, or a start with its first round?
-pub fn is_round(ask: &Ask) -> bool {
-    matches!(ask, Ask::Op(Op::Commit(_) | Op::Start(_)) | Ask::Work(_))
 }
 
 /// Waits until this is so; a test that waits too long has failed.

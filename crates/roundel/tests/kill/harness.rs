@@ -1,16 +1,17 @@
 //! Keeps a population of runs up, and kills the processes that work on it.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use roundel::{Engine, Error, RunState, Sent};
 use roundel_core::Outcome;
-use rusqlite::{Connection, OpenFlags};
 use tokio::task::JoinHandle;
 
+use crate::ground::Ground;
 use crate::process::{LEASE, Refusals, Worker};
+#[cfg(feature = "postgres")]
+use crate::server::{Blow, Tormentor};
 use crate::walk::{GO, SIGNAL, WALK};
 
 /// Runs under way at any time, at least: more than the leases of killed processes can hold.
@@ -38,7 +39,7 @@ impl Random {
         Random(seed | 1)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -76,7 +77,7 @@ struct Afterlife {
 
 pub(crate) struct Harness {
     pub(crate) engine: Engine,
-    pub(crate) file: PathBuf,
+    pub(crate) ground: Ground,
     pub(crate) random: Random,
     pub(crate) started: u32,
     /// Runs up to this one were sent their signal.
@@ -139,7 +140,7 @@ impl Harness {
 
     /// Kills so often, with so many processes at work at a time; then lets everything end.
     pub(crate) async fn kill(&mut self, workers: usize, kills: u32) {
-        let mut alive: Vec<Worker> = (0..workers).map(|_| Worker::spawn(&self.file)).collect();
+        let mut alive: Vec<Worker> = (0..workers).map(|_| Worker::spawn(&self.ground)).collect();
         let mut stopped = Vec::new();
         let planned = |harness: &Harness, stopped: &Vec<JoinHandle<_>>| {
             harness.tally.kills + u32::try_from(stopped.len()).expect("few")
@@ -156,25 +157,53 @@ impl Harness {
                 stopped.push(self.stop(&mut alive));
                 continue;
             }
-            self.replace(&mut alive);
+            self.replace(&mut alive).await;
             for _ in 0..DEPTH {
                 if planned(self, &stopped) == kills || self.random.below(AGAIN) > 0 {
                     break;
                 }
                 self.pause(0, 30).await;
-                self.replace(&mut alive);
+                self.replace(&mut alive).await;
                 self.tally.recovering += 1;
             }
         }
         for zombie in stopped {
             self.bury(&zombie.await.expect("a zombie is watched"));
         }
+        self.let_end().await;
+    }
+
+    /// Lets everything end, undisturbed; gives up when no run has ended for long.
+    async fn let_end(&mut self) {
         self.signal(0).await;
-        let deadline = Instant::now() + PATIENCE;
-        while self.unfinished().await > 0 && Instant::now() < deadline {
+        let (mut left, mut since) = (self.unfinished().await, Instant::now());
+        while left > 0 && since.elapsed() < PATIENCE {
             self.resume().await;
             tokio::time::sleep(Duration::from_millis(20)).await;
+            let before = std::mem::replace(&mut left, self.unfinished().await);
+            if left != before {
+                since = Instant::now();
+            }
         }
+    }
+
+    /// Deals all blows that are planned, with so many processes at work at a time; then lets
+    /// everything end.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn torment(&mut self, workers: usize, tormentor: &mut Tormentor) {
+        let mut alive: Vec<Worker> = (0..workers).map(|_| Worker::spawn(&self.ground)).collect();
+        self.refill().await;
+        while let Some(blow) = tormentor.next(&mut self.random) {
+            self.resume().await;
+            self.refill().await;
+            self.signal(POPULATION / 3).await;
+            self.pause(10, 60).await;
+            if blow == Blow::Kill {
+                self.replace(&mut alive).await;
+            }
+            tormentor.strike(blow, &mut self.random).await;
+        }
+        self.let_end().await;
     }
 
     async fn pause(&mut self, least: u64, more: u64) {
@@ -184,16 +213,16 @@ impl Harness {
 
     /// Kills the oldest process. Where there are several, the next one lives already when this one
     /// dies; where there is one, it is alone.
-    fn replace(&mut self, alive: &mut Vec<Worker>) {
+    async fn replace(&mut self, alive: &mut Vec<Worker>) {
         let dying = alive.remove(0);
         if !alive.is_empty() {
-            alive.push(Worker::spawn(&self.file));
+            alive.push(Worker::spawn(&self.ground));
         }
         let name = dying.name();
         drop(dying);
-        self.count_kill(in_hand(&self.file, &name).len());
+        self.count_kill(self.ground.in_hand(&name).await.len());
         if alive.is_empty() {
-            alive.push(Worker::spawn(&self.file));
+            alive.push(Worker::spawn(&self.ground));
         }
     }
 
@@ -207,8 +236,8 @@ impl Harness {
     fn stop(&mut self, alive: &mut Vec<Worker>) -> JoinHandle<Afterlife> {
         let worker = alive.remove(0);
         worker.send("STOP");
-        alive.push(Worker::spawn(&self.file));
-        tokio::spawn(afterlife(self.file.clone(), worker))
+        alive.push(Worker::spawn(&self.ground));
+        tokio::spawn(afterlife(self.ground.clone(), worker))
     }
 
     fn bury(&mut self, zombie: &Afterlife) {
@@ -225,39 +254,25 @@ impl Harness {
 
 /// A stopped process, until it is killed. It may hold the file's lock, so whoever stops one must
 /// not wait for anything before it goes on.
-async fn afterlife(file: PathBuf, worker: Worker) -> Afterlife {
-    let (name, before) = (worker.name(), worker.refused(&file));
-    let had = in_hand(&file, &name);
+async fn afterlife(ground: Ground, worker: Worker) -> Afterlife {
+    let (name, before) = (worker.name(), worker.refused(&ground));
+    let had = ground.in_hand(&name).await;
     tokio::time::sleep(LEASE * LEASES).await;
-    let has = in_hand(&file, &name);
+    let has = ground.in_hand(&name).await;
     let lost = had.iter().filter(|run| !has.contains(run)).count();
     worker.send("CONT");
     let deadline = Instant::now() + TOLD_WITHIN;
-    while lost > 0 && worker.refused(&file) == before && Instant::now() < deadline {
+    while lost > 0 && worker.refused(&ground) == before && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     tokio::time::sleep(AFTERLIFE).await;
-    let refused = worker.refused(&file).since(before);
+    let refused = worker.refused(&ground).since(before);
     drop(worker);
     Afterlife {
         lost,
         refused,
-        in_hand: in_hand(&file, &name).len(),
+        in_hand: ground.in_hand(&name).await.len(),
     }
-}
-
-/// The runs that this process works on, each with its epoch.
-fn in_hand(file: &Path, process: &str) -> Vec<(Vec<u8>, i64)> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let own = Connection::open_with_flags(file, flags).expect("the file opens");
-    let sql = "SELECT run.id, run.epoch FROM roundel_run AS run \
-               JOIN roundel_worker AS worker ON worker.id = run.owner \
-               WHERE run.ready_at IS NOT NULL AND run.state = 'running' AND worker.name = ?1";
-    let mut rows = own.prepare(sql).expect("the engine's tables");
-    let found = rows.query_map([process], |row| Ok((row.get(0)?, row.get(1)?)));
-    found
-        .and_then(Iterator::collect)
-        .expect("rows that can be read")
 }
 
 /// Repeats what the database was too busy for, as any client would: under the same key.

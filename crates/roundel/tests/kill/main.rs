@@ -4,13 +4,23 @@
 //! and once.
 //!
 //! This program is the harness and, with a hidden argument, the worker. `ROUNDEL_KILLS` says how
-//! often to kill, in both parts together, `ROUNDEL_SEED` when.
+//! often to kill, in both parts together, `ROUNDEL_SEED` when. On PostgreSQL connections are ended
+//! as well, processes of the server killed, the server restarted, and a proxy cuts, delays and
+//! loses; `ROUNDEL_BLOWS` says how often each, in this order.
 
 mod audit;
+mod batches;
 #[path = "../../../store/tests/sqlite/figures.rs"]
 mod figures;
+mod ground;
 mod harness;
+#[cfg(feature = "postgres")]
+mod on_server;
 mod process;
+#[cfg(feature = "postgres")]
+mod proxy;
+#[cfg(feature = "postgres")]
+mod server;
 mod walk;
 
 use std::path::Path;
@@ -20,7 +30,8 @@ use roundel::Engine;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use audit::{Findings, audit};
+use audit::{Findings, audit, missed};
+use ground::Ground;
 use harness::{Harness, Random, Tally};
 
 /// Kills of a test run.
@@ -45,7 +56,7 @@ async fn part(workers: usize, kills: u32, seed: u64) -> bool {
     let engine = Engine::open(&file).start().await.expect("a client");
     let mut harness = Harness {
         engine,
-        file,
+        ground: Ground::File(file),
         random: Random::new(seed),
         started: 0,
         signalled: 0,
@@ -53,7 +64,8 @@ async fn part(workers: usize, kills: u32, seed: u64) -> bool {
     };
     let begin = Instant::now();
     harness.kill(workers, kills).await;
-    let found = audit(&harness).await;
+    let mut found = audit(&harness).await;
+    found.wrong.extend(missed(&harness.tally));
     println!(
         "workers: {workers}, {:?}, runs: {} completed, ledger rows: {}, duplicates: {}, {:.0} s, \
          seed {seed}",
@@ -99,29 +111,35 @@ fn setting(name: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-/// The parts that are asked for: all, or those whose names contain one of the arguments.
-fn parts() -> Vec<usize> {
+/// Is this part asked for? All are, or those whose names contain one of the arguments.
+fn is_wanted(name: &str) -> bool {
     let filters: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with('-'))
         .collect();
-    let wanted = |name: &str| filters.is_empty() || filters.iter().any(|part| name.contains(part));
-    [(1, "kill_one_worker"), (2, "kill_two_workers")]
-        .into_iter()
-        .filter(|(_, name)| wanted(name))
-        .map(|(workers, _)| workers)
-        .collect()
+    filters.is_empty() || filters.iter().any(|part| name.contains(part))
 }
 
-/// The parts at the same time: each mostly waits for leases to end.
+/// Those on files at the same time: each mostly waits for leases to end.
 async fn all(kills: u64, seed: u64) -> Vec<bool> {
     let kills = u32::try_from(kills.div_ceil(2)).expect("a number of kills");
-    let parts = parts()
-        .into_iter()
-        .map(|workers| tokio::spawn(part(workers, kills, seed + workers as u64)));
+    let mut parts = Vec::new();
+    for (workers, name) in [(1, "kill_one_worker"), (2, "kill_two_workers")] {
+        if is_wanted(name) {
+            parts.push(tokio::spawn(part(workers, kills, seed + workers as u64)));
+        }
+    }
     let mut well = Vec::new();
-    for part in parts.collect::<Vec<_>>() {
+    for part in parts {
         well.push(part.await.unwrap_or(false));
+    }
+    if is_wanted("kill_batch") {
+        well.push(tokio::spawn(batches::part(seed)).await.unwrap_or(false));
+    }
+    // By itself: beside it, workers on a file would come to too little to be killed at.
+    #[cfg(feature = "postgres")]
+    if is_wanted("kill_on_server") {
+        well.push(tokio::spawn(on_server::part(seed)).await.unwrap_or(false));
     }
     well
 }
@@ -134,7 +152,8 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(process::WORKER) {
         let file = arguments.next().expect("a worker is given its file");
-        let ended = runtime.block_on(process::work(Path::new(&file)));
+        let server: Vec<String> = arguments.collect();
+        let ended = runtime.block_on(process::work(Path::new(&file), &server));
         panic!("a worker ended by itself: {ended:?}");
     }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use roundel::Engine;
 
+use crate::batches::{AFTER, PIECE, after, piece};
+use crate::ground::Ground;
 use crate::walk::{ERRAND, WALK, errand, walk};
 
 pub(crate) const LEASE: Duration = Duration::from_millis(400);
@@ -43,14 +45,30 @@ impl Refusals {
     }
 }
 
-/// Works until killed. What was refused to it is left beside the database.
-pub(crate) async fn work(file: &Path) -> Result<(), roundel::Error> {
-    let engine = Engine::open(file)
-        .lease(LEASE)
-        .concurrency(CONCURRENCY)
-        .register(WALK, walk)
-        .register(ERRAND, errand);
-    let engine = engine.start().await?;
+/// Works until killed. What was refused to it is left beside the database, which is the file
+/// itself, or an address and a schema.
+pub(crate) async fn work(file: &Path, server: &[String]) -> Result<(), roundel::Error> {
+    let engine = loop {
+        let engine = match server {
+            [address, schema] => Engine::open(address).schema(schema),
+            _ => Engine::open(file),
+        };
+        let engine = engine
+            .lease(LEASE)
+            .concurrency(CONCURRENCY)
+            .register(WALK, walk)
+            .register(ERRAND, errand)
+            .handle_in_step(PIECE, piece)
+            .handle_in_step(AFTER, after);
+        match engine.start().await {
+            Ok(engine) => break engine,
+            // The server is away.
+            Err(roundel::Error::Unavailable(_) | roundel::Error::Unknown(_)) => {
+                tokio::time::sleep(A_MOMENT).await;
+            }
+            Err(error) => return Err(error),
+        }
+    };
     let told = refusals(file, std::process::id());
     let mut known = Refusals::default();
     loop {
@@ -73,9 +91,10 @@ fn refusals(file: &Path, process: u32) -> PathBuf {
 pub(crate) struct Worker(Child);
 
 impl Worker {
-    pub(crate) fn spawn(file: &Path) -> Worker {
+    pub(crate) fn spawn(ground: &Ground) -> Worker {
         let program = std::env::current_exe().expect("this program has a path");
-        let worker = Command::new(program).arg(WORKER).arg(file).spawn();
+        let mut command = Command::new(program);
+        let worker = command.arg(WORKER).args(ground.arguments()).spawn();
         Worker(worker.expect("a worker can be started"))
     }
 
@@ -91,8 +110,9 @@ impl Worker {
     }
 
     /// What was refused to it so far.
-    pub(crate) fn refused(&self, file: &Path) -> Refusals {
-        let told = std::fs::read_to_string(refusals(file, self.0.id())).unwrap_or_default();
+    pub(crate) fn refused(&self, ground: &Ground) -> Refusals {
+        let told =
+            std::fs::read_to_string(refusals(ground.beside(), self.0.id())).unwrap_or_default();
         let (rounds, leases) = told.split_once(' ').unwrap_or_default();
         Refusals {
             rounds: rounds.parse().unwrap_or(0),

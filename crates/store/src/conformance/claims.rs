@@ -9,7 +9,7 @@ use roundel_core::{
 
 use super::Make;
 use super::desk::Desk;
-use super::words::{A, B, LEASE, NS, lane, opening, suspending, working};
+use super::words::{A, B, C, LEASE, NS, lane, opening, suspending, working};
 
 pub fn ro_10_one_owner_at_a_time(make: &Make) {
     let mut desk = Desk::new(make);
@@ -161,6 +161,7 @@ pub fn ro_13_a_run_that_keeps_killing_its_worker_is_parked(make: &Make) {
         namespace: NS,
         target: Target::Run(killer),
         skip: false,
+        anew: None,
     };
     assert_eq!(desk.must(Op::Resume(resume.clone())), Reply::Resumed);
     assert_eq!(desk.state(killer), RunState::Ready);
@@ -370,4 +371,65 @@ pub fn inv25_lanes_of_namespaces_are_apart(make: &Make) {
     let theirs = desk.started(start).run;
     assert_eq!(desk.claimed_ids(A, 9), [mine]);
     assert_eq!(desk.claim_from(B, &lanes, 9).0[0].run, theirs);
+}
+
+pub fn inv23_workers_that_left_without_a_word_are_forgotten(make: &Make) {
+    let mut desk = Desk::new(make);
+    let ids = (0..=limits::FORGOTTEN as u128).map(|at| uuid::Uuid::from_u128(at << 64));
+    let left: Vec<WorkerId> = ids.map(WorkerId).collect();
+    for worker in &left {
+        desk.register(*worker, vec![lane(&NS, "w", 1)]);
+    }
+    desk.pass(limits::UNSEEN);
+    let run = desk.owned(A);
+    desk.renew(A, run);
+    let listed = |desk: &Desk| desk.dump().workers.into_iter().map(|row| row.id);
+    desk.register(C, vec![lane(&NS, "w", 1)]);
+    assert_eq!(
+        listed(&desk).count(),
+        left.len() + 3,
+        "a day is not yet over"
+    );
+    desk.pass(Duration::from_micros(1));
+    desk.register(C, vec![lane(&NS, "w", 1)]);
+    let rest: Vec<WorkerId> = listed(&desk).collect();
+    let last = [left[limits::FORGOTTEN - 1], left[limits::FORGOTTEN]];
+    let some = [A, C, last[0], last[1]];
+    assert_eq!(rest, some, "as many as one registration forgets");
+    desk.register(C, vec![lane(&NS, "w", 1)]);
+    assert_eq!(listed(&desk).collect::<Vec<_>>(), [A, C]);
+    // Whoever was there all the same hears of it, and makes itself known again.
+    let run = desk.start();
+    let claim = Op::Claim(Claim {
+        worker: B,
+        lanes: vec![desk.lane],
+        limit: 1,
+        lease: LEASE,
+    });
+    assert_eq!(desk.refused(claim), Refusal::UnknownWorker { worker: B });
+    desk.register(B, vec![lane(&NS, "w", 1)]);
+    assert_eq!(desk.claimed_ids(B, 1), [run]);
+}
+
+pub fn ro_13_a_worker_lost_with_a_suspect_is_kept_until_that_counts(make: &Make) {
+    let mut desk = Desk::new(make);
+    let run = desk.owned(A);
+    desk.pass(LEASE);
+    let suspect = |desk: &Desk| {
+        let workers = desk.dump().workers;
+        workers
+            .iter()
+            .find(|row| row.id == B)
+            .and_then(|row| row.suspect)
+    };
+    assert_eq!(desk.claimed_ids(B, 1), [run]);
+    assert_eq!(suspect(&desk), Some(run));
+    desk.pass(limits::UNSEEN * 2);
+    desk.register(C, vec![lane(&NS, "w", 1)]);
+    assert_eq!(suspect(&desk), Some(run), "it is not forgotten");
+    assert_eq!(desk.claimed_ids(C, 1), [run]);
+    assert_eq!(desk.run(run).crashes, 1, "its crash counts");
+    desk.register(C, vec![lane(&NS, "w", 1)]);
+    let listed = desk.dump().workers;
+    assert_eq!(listed.iter().map(|row| row.id).collect::<Vec<_>>(), [C]);
 }

@@ -1,12 +1,14 @@
 //! Deletes: whole trees, from the leaves.
 
+use std::time::Duration;
+
 use roundel_core::{
-    Caused, Name, Op, Refusal, Reply, Round, RunState, Start, StateChange, Target, limits,
+    Caused, Lease, Name, Op, Refusal, Reply, Round, RunState, Start, StateChange, Target, limits,
 };
 
 use super::Make;
 use super::desk::{Desk, deleting};
-use super::words::{A, child_of, claimant, code, opening, signal, suspending, value};
+use super::words::{A, child_of, claimant, code, opening, signal, suspending, value, working};
 
 pub fn ro_51_a_live_run_is_deleted_only_by_force(make: &Make) {
     let mut desk = Desk::new(make);
@@ -25,6 +27,35 @@ pub fn ro_51_a_live_run_is_deleted_only_by_force(make: &Make) {
         desk.refused(deleting(run, true)),
         Refusal::UnknownRun { run }
     );
+}
+
+pub fn b5_what_is_started_again_under_the_id_of_a_deleted_run_is_another(make: &Make) {
+    let mut desk = Desk::new(make);
+    let start = Start {
+        claimant: Some(claimant(A)),
+        ..desk.starting()
+    };
+    let run = desk.started(start.clone()).run;
+    let late = working(desk.round(run));
+    let before = desk.owner(run).fence;
+    desk.must(deleting(run, true));
+    desk.pass(Duration::from_micros(1));
+    assert!(desk.started(start).new);
+    let fence = desk.owner(run).fence;
+    assert_eq!(before.epoch, fence.epoch, "its epochs begin anew");
+    assert!(matches!(
+        desk.refused(Op::Commit(late)),
+        Refusal::Fenced { .. }
+    ));
+    let Lease::Kept { fence: kept, .. } = desk.renew(A, run) else {
+        panic!("it has the one that is there")
+    };
+    assert_eq!(kept, fence);
+    let committed = desk.commit(working(desk.round(run)));
+    assert_eq!(Some(committed.created_at), fence.created_at);
+    desk.release(A, &[run]);
+    let claimed = desk.claim(A, 1).remove(0);
+    assert_eq!(claimed.fence(), desk.owner(run).fence);
 }
 
 pub fn ro_51_a_delete_takes_the_tree_and_what_hangs_under_it(make: &Make) {

@@ -228,7 +228,7 @@ impl Desk {
         let row = self.run(run);
         Owner {
             worker: row.owner.expect("somebody has the run"),
-            epoch: row.epoch,
+            fence: self.round(run).fence(),
         }
     }
 
@@ -236,6 +236,7 @@ impl Desk {
     pub(super) fn round(&self, run: RunId) -> Round {
         let row = self.run(run);
         let mut round = Round::new(run, row.owner.expect("somebody has the run"), row.epoch);
+        round.created_at = Some(row.created_at);
         round.parent = row.parent.map(|parent| parent.run);
         round
     }

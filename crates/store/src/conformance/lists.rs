@@ -13,6 +13,8 @@ use crate::{Clock, Dump, Error, ManualClock, Memory, Store};
 /// Stores over the same rows, and their clock.
 pub type Opened = (Vec<Arc<dyn Store>>, Arc<ManualClock>);
 
+/// Lists played if the environment says nothing.
+const MANY: u64 = 200;
 /// Moves in a list.
 const LENGTH: usize = 150;
 
@@ -108,7 +110,15 @@ pub fn replay(recorded: &Recorded, (stores, clock): &Opened, seed: u64) {
 /// # Panics
 /// When a store answers or keeps something else than the memory store; the message names the seed.
 pub fn play(record: impl Fn(u64) -> Recorded, open: impl Fn() -> Opened) {
-    let (first, count) = count_from_environment();
+    play_some(MANY, record, open);
+}
+
+/// The same, so many of them unless the environment says another number.
+///
+/// # Panics
+/// As `play`.
+pub fn play_some(usual: u64, record: impl Fn(u64) -> Recorded, open: impl Fn() -> Opened) {
+    let (first, count) = count_from_environment(usual);
     for seed in first..first + count {
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             replay(&record(seed), &open(), seed ^ 0x5EED);
@@ -120,12 +130,12 @@ pub fn play(record: impl Fn(u64) -> Recorded, open: impl Fn() -> Opened) {
     }
 }
 
-/// How many lists to play: by default few enough for every run of the tests.
-fn count_from_environment() -> (u64, u64) {
+/// Which lists to play: by default few enough for every run of the tests.
+fn count_from_environment(usual: u64) -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     (
         number("ROUNDEL_SEED").unwrap_or(1),
-        number("ROUNDEL_LISTS").unwrap_or(200),
+        number("ROUNDEL_LISTS").unwrap_or(usual),
     )
 }
 

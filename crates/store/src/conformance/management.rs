@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use roundel_core::{
-    Caused, Name, Op, Payload, PublicationId, Publish, Refusal, Reply, RunId, RunState, Start,
-    Subscribe, Target,
+    Caused, Name, Op, Payload, PublicationId, Publish, Refusal, Register, Reply, RunId, RunState,
+    Start, Subscribe, Target, limits,
 };
 
 use super::Make;
 use super::desk::{Desk, deleting};
-use super::words::{A, NS, child_of, claimant, lane, offering, signal, value};
+use super::words::{A, B, NS, child_of, claimant, lane, offering, signal, value};
 use crate::{Answer, Error, Page, Query, RunFilter, RunView};
 
 fn filter() -> RunFilter {
@@ -380,15 +380,70 @@ pub fn ro_50_topics_are_listed_with_who_subscribes_and_what_was_unheard(make: &M
 }
 
 pub fn ro_50_workers_are_listed(make: &Make) {
-    let desk = Desk::new(make);
-    let Ok(Answer::Workers(workers)) = desk.read(Query::Workers) else {
-        panic!("workers")
+    let mut desk = Desk::new(make);
+    let workers = |desk: &Desk| match desk.read(Query::Workers) {
+        Ok(Answer::Workers(workers)) => workers,
+        other => panic!("{other:?}"),
     };
-    assert_eq!(workers.len(), 2);
+    let listed = workers(&desk);
+    assert_eq!(listed.len(), 2);
     assert!(
-        workers
+        listed
             .iter()
             .any(|worker| worker.id == A && worker.seen_at == desk.now())
+    );
+    assert!(listed.iter().all(|worker| worker.lanes == [desk.lane]));
+    // Who can run more says so, and a renewal changes nothing of it.
+    let second = desk.version(B, 2);
+    let run = desk.owned(B);
+    desk.renew(B, run);
+    let lanes: Vec<_> = workers(&desk).into_iter().map(|row| row.lanes).collect();
+    assert_eq!(lanes, [vec![desk.lane], vec![desk.lane, second]]);
+}
+
+pub fn e12_a_text_that_one_store_cannot_keep_none_takes(make: &Make) {
+    let mut desk = Desk::new(make);
+    let label = |text: &str| (Name::constant("note"), text.to_owned());
+    for (text, at) in [("\0", 0), ("half\0way", 4)] {
+        let start = Start {
+            labels: vec![label("fine"), label(text)],
+            ..desk.starting()
+        };
+        let what = "a label's value";
+        assert_eq!(desk.refused(Op::Start(start)), Refusal::Nul { what, at });
+        let register = Register {
+            worker: B,
+            name: text.into(),
+            lanes: Vec::new(),
+        };
+        let what = "a worker's name";
+        assert_eq!(
+            desk.refused(Op::Register(register)),
+            Refusal::Nul { what, at }
+        );
+        let label = Some(label(text));
+        let found = runs(&desk, RunFilter { label, ..filter() });
+        assert_eq!(found, (Vec::new(), false));
+    }
+    let register = Register {
+        worker: B,
+        name: "x".repeat(limits::NAME_BYTES + 1),
+        lanes: Vec::new(),
+    };
+    assert!(matches!(
+        desk.refused(Op::Register(register)),
+        Refusal::Limit { .. }
+    ));
+    // All else that is text is kept to the byte.
+    let odd = "\u{1}\u{7f}\u{ffff}\u{10ffff}\n'\"\\";
+    let start = Start {
+        labels: vec![label(odd)],
+        ..desk.starting()
+    };
+    let run = desk.started(start).run;
+    assert_eq!(
+        desk.dump().labels,
+        [(run, Name::constant("note"), odd.to_owned())]
     );
 }
 

@@ -7,17 +7,25 @@
 // A test panics when it fails: that need not be said of each.
 #![allow(clippy::missing_panics_doc, missing_docs)]
 
+pub mod audits;
+pub mod batches;
 pub mod claims;
+pub mod conditions;
 pub mod deletes;
 mod desk;
 pub mod hints;
+pub mod leftovers;
 pub mod lists;
 pub mod management;
+pub mod queues;
 pub mod records;
 pub mod rounds;
+pub mod scopes;
 pub mod signals;
 pub mod threads;
+mod together;
 pub mod trees;
+pub mod undos;
 mod words;
 pub mod works;
 
@@ -32,6 +40,25 @@ pub type Make = dyn Fn() -> (Arc<dyn Store>, Arc<ManualClock>);
 #[macro_export]
 macro_rules! conformance {
     ($make:path) => {
+        $crate::conformance! { @operations $make }
+        $crate::conformance! { @of $make;
+            works {
+                g1_a_step_commits_with_its_sql
+                g1_a_step_that_failed_is_recorded_without_its_sql
+                b1_a_fenced_step_does_not_run
+                b5_a_step_of_a_run_that_was_deleted_and_started_again_does_not_run
+                inv21_a_step_of_a_cancelled_run_does_not_run
+                g1_a_step_whose_round_is_refused_leaves_nothing
+                e15_a_step_may_not_end_its_transaction_or_leave_the_database
+                e15_a_step_that_ends_its_transaction_by_a_statement_is_refused
+                e16_a_step_may_not_write_the_engines_tables
+                e13_a_handle_that_escapes_its_step_is_refused
+                g1_a_step_that_breaks_a_deferred_key_is_refused_alone
+                e1_a_step_that_panics_is_refused_alone
+            }
+        }
+    };
+    (@operations $make:path) => {
         $crate::conformance! { @of $make;
             claims {
                 ro_10_one_owner_at_a_time
@@ -55,6 +82,24 @@ macro_rules! conformance {
                 the_holder_of_a_woken_run_has_a_head_start_and_hides_nobody
                 b17_a_worker_claims_only_while_it_is_registered
                 inv25_lanes_of_namespaces_are_apart
+                inv23_workers_that_left_without_a_word_are_forgotten
+                ro_13_a_worker_lost_with_a_suspect_is_kept_until_that_counts
+            }
+            queues {
+                co_30_no_more_are_leased_than_the_limit_whoever_claims
+                co_30_claims_of_one_batch_share_what_is_free
+                co_30_k7_a_lost_lease_keeps_its_permit_and_takes_no_second
+                co_30_what_a_queue_holds_back_hides_no_other
+                co_30_what_is_held_back_does_not_stand_for_what_is_left
+                co_30_paused_and_resumed_in_somebodys_name
+                co_30_who_is_asked_to_end_waits_for_no_permit
+                co_30_a_rate_says_when_the_next_may_begin
+                co_30_limits_are_taken_away_again
+                co_30_a_run_that_goes_with_its_permit_leaves_room
+                co_30_one_key_does_not_keep_the_others_waiting
+                co_30_no_more_of_a_key_are_leased_than_may_be
+                co_30_priority_and_delay_hold_within_a_key
+                co_30_who_is_lost_or_asked_to_end_is_found_by_its_key_too
             }
             rounds {
                 ro_01_a_round_that_is_sent_again_leaves_one_set_of_everything
@@ -72,6 +117,19 @@ macro_rules! conformance {
                 a_run_keeps_its_own_state
                 ro_41_limits_hold_at_the_boundary
                 si_14_a_refused_operation_in_a_batch_refuses_alone
+            }
+            leftovers {
+                si_10_what_a_run_ends_without_is_parked_offered_or_goes
+                si_10_a_run_that_nobody_has_begun_leaves_its_signals_too
+                si_10_a_parked_signal_is_passed_on_once
+                si_10_parked_signals_are_read_in_pages
+            }
+            conditions {
+                co_22_a_patch_tells_a_run_that_waits_for_it_once
+                co_22_a_wait_that_has_seen_an_older_state_is_told_at_once
+                co_22_a_run_tells_itself_what_it_changes
+                co_22_what_a_wait_was_told_goes_with_it
+                co_22_nobody_else_says_that_a_state_has_changed
             }
             signals {
                 si_01_a_run_wakes_on_whichever_comes_first
@@ -116,8 +174,43 @@ macro_rules! conformance {
                 ro_31_a_wait_of_the_old_execution_takes_nothing_any_more
                 ro_27_continue_as_new_may_go_to_another_version
             }
+            batches {
+                co_11_a_batch_ends_with_its_last_command_and_what_follows_begins_then
+                co_11_one_id_that_is_in_use_refuses_the_whole_batch
+                co_11_a_parked_command_keeps_its_batch_open
+                co_11_commands_that_end_without_a_worker_count
+                co_11_what_follows_can_be_cancelled_before_it_begins
+                co_11_the_counters_of_a_large_batch_are_right_however_its_commands_end
+            }
+            scopes {
+                sc_01_a_publication_starts_one_run_for_each_that_subscribes
+                sc_15_sc_16_who_hears_is_pinned_at_emission
+                sc_16_subscriptions_and_publications_of_one_batch_keep_their_order
+                sc_12_what_nobody_hears_is_answered_in_the_same_commit
+                d6_a_scope_of_any_size_is_told_once_when_the_last_has_ended
+                d6_those_that_end_in_one_batch_tell_once
+                d6_d7_those_that_end_at_the_same_time_tell_once
+                inv5_a_child_that_ends_twice_is_counted_once
+                sc_22_how_many_failed_is_told_with_the_end_of_the_last
+                sc_62_the_runs_of_a_scope_are_read_in_order_in_pages
+                m1_more_than_the_limit_is_told_to_the_call_and_sets_nothing_off
+                sc_14_a_window_is_waited_for_as_one_that_has_not_ended
+                sc_14_nobody_joins_what_is_unknown_elsewhere_or_given_up
+                sc_13_what_nobody_begins_is_completed_from_outside
+                inv25_a_topic_of_one_namespace_is_not_heard_in_another
+            }
+            undos {
+                sc_29_only_what_is_at_rest_is_undone_and_once
+                sc_24_a_rollback_that_failed_is_retried_skipped_or_accepted
+                sc_21_d25_what_completed_is_rolled_back_and_waited_for_once
+                sc_24_d26_a_child_that_could_not_be_undone_is_told_as_failed
+                sc_43_deadlines_flow_down_and_the_earliest_wins
+                sc_60_context_flows_down_with_a_publication_to_the_byte
+                ro_51_a_deleted_tree_takes_its_publications_and_latches_along
+            }
             deletes {
                 ro_51_a_live_run_is_deleted_only_by_force
+                b5_what_is_started_again_under_the_id_of_a_deleted_run_is_another
                 ro_51_a_delete_takes_the_tree_and_what_hangs_under_it
                 ro_51_a_tree_goes_only_when_all_of_it_is_at_rest
                 ro_51_parent_and_watchers_of_a_deleted_run_are_told
@@ -136,25 +229,23 @@ macro_rules! conformance {
                 ro_50_counts_are_right
                 ro_50_topics_are_listed_with_who_subscribes_and_what_was_unheard
                 ro_50_workers_are_listed
+                e12_a_text_that_one_store_cannot_keep_none_takes
                 a_dump_has_every_row_in_order
                 a_closed_store_says_so_and_closing_twice_is_fine
+            }
+            audits {
+                co_12_what_is_done_in_somebodys_name_is_written_down_in_order
+                co_12_the_audit_is_filtered_and_paged
+                co_12_the_audit_names_what_is_no_run
+                co_12_what_is_refused_is_not_written_down
+                co_23_a_patch_that_comes_too_late_is_kept_in_the_audit
+                co_12_the_audit_of_a_run_that_is_gone_stays
+                inv26_many_who_act_at_once_make_one_chain
+                co_01_what_a_round_sends_is_there_with_it_or_refuses_it
             }
             records {
                 records_hold_all_rows_of_each_run_in_pages_of_any_size
                 offers_are_read_with_their_gates_and_who_has_them_in_pages
-            }
-            works {
-                g1_a_step_commits_with_its_sql
-                g1_a_step_that_failed_is_recorded_without_its_sql
-                b1_a_fenced_step_does_not_run
-                inv21_a_step_of_a_cancelled_run_does_not_run
-                g1_a_step_whose_round_is_refused_leaves_nothing
-                e15_a_step_may_not_end_its_transaction_or_leave_the_database
-                e15_a_step_that_ends_its_transaction_by_a_statement_is_refused
-                e16_a_step_may_not_write_the_engines_tables
-                e13_a_handle_that_escapes_its_step_is_refused
-                g1_a_step_that_breaks_a_deferred_key_is_refused_alone
-                e1_a_step_that_panics_is_refused_alone
             }
             hints {
                 c1_a_start_a_timer_and_a_release_say_when_a_run_is_ready
@@ -197,13 +288,16 @@ mod tests {
             include_str!("claims.rs"),
             include_str!("deletes.rs"),
             include_str!("hints.rs"),
+            include_str!("audits.rs"),
             include_str!("lists.rs"),
             include_str!("management.rs"),
             include_str!("records.rs"),
             include_str!("rounds.rs"),
+            include_str!("scopes.rs"),
             include_str!("signals.rs"),
             include_str!("threads.rs"),
             include_str!("trees.rs"),
+            include_str!("undos.rs"),
             include_str!("works.rs"),
         ] {
             let tests = source.split("pub fn ").skip(1);

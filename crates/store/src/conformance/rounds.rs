@@ -173,7 +173,7 @@ pub fn ro_20_a_start_and_its_first_round_are_one_row(make: &Make) {
         ..start
     };
     let started = desk.started(start);
-    assert!(matches!(started.first, Some(Ok(_))));
+    assert!(matches!(started.first.as_deref(), Some(Ok(_))));
     assert_eq!(journal(&desk, started.run, 1).items.len(), 1);
     assert_eq!(entries(&desk, started.run, 1).len(), 2);
     let apart = desk.starting();

@@ -112,6 +112,7 @@ pub fn si_03_a_signal_answers_what_became_of_it(make: &Make) {
     let unknown = desk.new_id();
     let drop = |run| Signal {
         policy: Policy::Drop,
+        expires: None,
         ..signal(run, "go", 1)
     };
     let by_key = Target::Key(Name::constant("none"));
@@ -413,6 +414,7 @@ pub fn si_24_a_dropped_signal_is_gone_and_the_next_arrives_once(make: &Make) {
     let run = desk.owned(A);
     let drop = |value| Signal {
         policy: Policy::Drop,
+        expires: None,
         ..signal(run, "go", value)
     };
     assert_eq!(desk.send(drop(1)), Sent::Dropped);

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use roundel_core::{
-    Call, Claimant, Consumed, Context, Deadlines, Delivery, Entry, GateId, Lane, Name, Offer,
-    OpenWait, Outcome, Parent, Payload, Policy, Round, RunId, RunRow, RunState, Signal, Start,
-    Target, Then, WorkerId, decode_entries, encode_entries,
+    Call, Claimant, Consumed, Context, Delivery, Entry, GateId, Lane, Name, Offer, OpenWait,
+    Outcome, Parent, Payload, Policy, Round, RunId, RunRow, RunState, Signal, Start, Target, Then,
+    WorkerId, decode_entries, encode_entries,
 };
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 pub(super) const NS: Name = Name::constant("default");
 pub(super) const A: WorkerId = WorkerId(uuid::Uuid::from_u128(0xA));
 pub(super) const B: WorkerId = WorkerId(uuid::Uuid::from_u128(0xB));
+pub(super) const C: WorkerId = WorkerId(uuid::Uuid::from_u128(0xC));
 
 pub(super) fn lane(namespace: &Name, workflow: &'static str, version: u32) -> Lane {
     let (namespace, workflow) = (namespace.clone(), Name::constant(workflow));
@@ -43,21 +44,8 @@ pub(super) fn value_of(outcome: &Outcome) -> u32 {
 /// A start that says nothing special.
 pub(super) fn start(run: RunId) -> Start {
     Start {
-        namespace: NS,
-        run,
-        workflow: Name::constant("w"),
         version: Some(1),
-        key: None,
-        input: Payload::null(),
-        labels: Vec::new(),
-        priority: 0,
-        at: None,
-        parent: None,
-        deadlines: Deadlines::default(),
-        context: Context::default(),
-        claimant: None,
-        first: None,
-        signal: None,
+        ..Start::new(NS, run, Name::constant("w"), Payload::null())
     }
 }
 
@@ -81,6 +69,7 @@ pub(super) fn signal(run: RunId, name: &'static str, number: u32) -> Signal {
         name: Name::constant(name),
         payload: value(number),
         policy: Policy::Keep,
+        expires: None,
         key: None,
         claimant: None,
     }

@@ -5,13 +5,15 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
-use roundel_core::{Name, Op, OpenWait, Refusal, Reply, Round, RunId, WorkerId};
+use roundel_core::{Fence, Name, Op, OpenWait, Refusal, Reply, Round, RunId, Start, WorkerId};
 
 use super::Make;
-use super::desk::{Desk, submit_all};
-use super::words::{A, B, LEASE, signal, working};
+use super::desk::{Desk, deleting, submit_all};
+use super::words::{A, B, LEASE, claimant, signal, working};
 use crate::{Answered, Ask, Error, Row, Tx, TxError, Work, Worked};
 
 type Code = Box<dyn Fn(&Tx) -> Result<(), TxError> + Send>;
@@ -26,8 +28,8 @@ struct Step {
 }
 
 impl Work for Step {
-    fn lease(&self) -> (RunId, WorkerId, u64) {
-        (self.round.run, self.round.worker, self.round.epoch)
+    fn lease(&self) -> (RunId, WorkerId, Fence) {
+        (self.round.run, self.round.worker, self.round.fence())
     }
 
     fn run(&mut self, tx: Tx) -> Worked {
@@ -87,12 +89,21 @@ fn came_of(answers: Vec<Answered>) -> Vec<Came> {
     came
 }
 
-/// A transaction's futures never wait.
+/// A transaction's futures wait for the database, if at all.
 fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut context = Context::from_waker(Waker::noop());
-    match pin!(future).poll(&mut context) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("a transaction does not wait"),
+    struct Sleeper(Thread);
+    impl Wake for Sleeper {
+        fn wake(self: Arc<Sleeper>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Sleeper(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
     }
 }
 
@@ -105,7 +116,7 @@ fn ready(make: &Make) -> (Desk, RunId) {
     let mut desk = Desk::new(make);
     let run = desk.owned(A);
     for sql in [
-        "CREATE TABLE stock (id INTEGER PRIMARY KEY, left INTEGER NOT NULL)",
+        "CREATE TABLE stock (id INTEGER PRIMARY KEY, here INTEGER NOT NULL)",
         INSERT,
     ] {
         let came = take(&desk, step(working(desk.round(run)), run_sql(sql)));
@@ -115,15 +126,15 @@ fn ready(make: &Make) -> (Desk, RunId) {
 }
 
 const INSERT: &str = "INSERT INTO stock VALUES (1, 10)";
-const TAKE: &str = "UPDATE stock SET left = left - 1 WHERE id = 1";
+const TAKE: &str = "UPDATE stock SET here = here - 1 WHERE id = 1";
 
 /// What the user's table says, as a step sees it.
 fn left(desk: &Desk, run: RunId) -> i64 {
     let (sender, receiver) = std::sync::mpsc::channel();
     let look = move |tx: &Tx| {
-        let row: Row = now(tx.query_one("SELECT left FROM stock WHERE id = 1", ()))?;
+        let row: Row = now(tx.query_one("SELECT here FROM stock WHERE id = 1", ()))?;
         sender
-            .send(row.get::<i64>("left")?)
+            .send(row.get::<i64>("here")?)
             .expect("somebody listens");
         Ok(())
     };
@@ -162,6 +173,28 @@ pub fn g1_a_step_that_failed_is_recorded_without_its_sql(make: &Make) {
     assert!(came.reply.is_ok(), "its round says so");
     assert_eq!(desk.run(run).head, head + 1);
     assert_eq!(left(&desk, run), 10);
+}
+
+pub fn b5_a_step_of_a_run_that_was_deleted_and_started_again_does_not_run(make: &Make) {
+    let (mut desk, looks) = ready(make);
+    let start = Start {
+        claimant: Some(claimant(A)),
+        ..desk.starting()
+    };
+    let run = desk.started(start.clone()).run;
+    let late = step(working(desk.round(run)), run_sql(TAKE));
+    desk.must(deleting(run, true));
+    desk.pass(Duration::from_micros(1));
+    assert!(desk.started(start).new);
+    let came = take(&desk, late);
+    assert!(matches!(
+        came.reply,
+        Err(Error::Refused(Refusal::Fenced { .. }))
+    ));
+    assert_eq!((came.calls, left(&desk, looks)), (0, 10));
+    let its = take(&desk, step(working(desk.round(run)), run_sql(TAKE)));
+    assert!(its.reply.is_ok(), "{:?}", its.reply);
+    assert_eq!(left(&desk, looks), 9);
 }
 
 pub fn b1_a_fenced_step_does_not_run(make: &Make) {
@@ -232,12 +265,24 @@ pub fn e15_a_step_may_not_end_its_transaction_or_leave_the_database(make: &Make)
     assert_eq!(left(&desk, run), 10);
 }
 
+/// By what each database has for it.
+fn end_the_transaction(tx: &Tx) {
+    let ended = now(tx.execute("INSERT OR ROLLBACK INTO stock VALUES (1, 1)", ()));
+    #[cfg(feature = "postgres")]
+    if matches!(ended, Err(TxError::Database(_))) {
+        let mut connection = now(tx.postgres()).expect("the connection itself");
+        now(sqlx::raw_sql("ROLLBACK").execute(&mut *connection)).expect("it ends");
+        return;
+    }
+    assert!(ended.is_err(), "the row is there");
+}
+
 pub fn e15_a_step_that_ends_its_transaction_by_a_statement_is_refused(make: &Make) {
     let (mut desk, run) = ready(make);
     let other = desk.owned(A);
     let ends = |tx: &Tx| {
         now(tx.execute(TAKE, ()))?;
-        let _ = now(tx.execute("INSERT OR ROLLBACK INTO stock VALUES (1, 1)", ()));
+        end_the_transaction(tx);
         let _ = now(tx.execute(TAKE, ()));
         Ok(())
     };

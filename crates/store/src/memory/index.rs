@@ -4,12 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use roundel_core::{LaneId, RunId, RunRow, Timestamp, limits};
+use roundel_core::{
+    Due as Asked, Flow, Keyed, LaneId, Name, PublicationId, RunId, RunRow, Timestamp, limits,
+};
+use rustc_hash::FxHashMap;
 
-use crate::turns::Turns;
+use crate::turns::{Turns, in_turn};
 
 /// The place of a run among those of its lane: suspects after all others.
 type Ready = (bool, i32, Timestamp, RunId);
+
+/// In which lane, and where.
+type Place = (LaneId, bool, i32, Timestamp);
 
 /// Parent, execution, call, number.
 type InScope = (RunId, u32, u32, u32, RunId);
@@ -19,37 +25,64 @@ type InScope = (RunId, u32, u32, u32, RunId);
 pub(super) struct Index {
     /// By lane; lanes are small numbers.
     ready: Vec<BTreeSet<Ready>>,
-    leases: BTreeSet<(Timestamp, RunId)>,
+    /// Those that have a flow key, by lane and key, instead.
+    keyed: BTreeMap<(LaneId, Name), BTreeSet<Ready>>,
+    /// No lease ends later than this.
+    leased_until: Timestamp,
     children: BTreeSet<(RunId, RunId)>,
     scopes: BTreeSet<InScope>,
-    known: BTreeMap<RunId, Known>,
+    known: FxHashMap<RunId, Known>,
+    /// The same runs, in order.
+    ids: BTreeSet<RunId>,
+    heard: BTreeSet<(PublicationId, RunId)>,
+    /// Those that no limit holds back, by when they are due.
+    ahead: BTreeSet<(LaneId, Timestamp, RunId)>,
+    permits: BTreeMap<(LaneId, Option<Name>), u32>,
     turns: Turns,
 }
 
-/// What the indexes hold for a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What the indexes hold for a run; nothing if it is not there.
+#[derive(Clone, Debug, Default)]
 struct Known {
-    lane: LaneId,
-    ready: Option<Ready>,
+    ready: Option<Place>,
     lease: Option<Timestamp>,
     parent: Option<RunId>,
-    scope: Option<InScope>,
+    /// Of a call of its parent: execution, call, number.
+    scope: Option<(u32, u32, u32)>,
+    publication: Option<PublicationId>,
+    /// It has a permit of this lane.
+    permit: Option<LaneId>,
+    /// No limit holds it back.
+    let_through: bool,
+    flow_key: Option<Name>,
 }
 
 impl Known {
     fn of(row: &RunRow) -> Known {
-        let ready = row
-            .ready_at
-            .map(|at| (row.suspect, row.priority, at, row.id));
+        let place = |at| (row.lane, row.suspect, row.priority, at);
+        let parent = row.parent;
+        let scope = parent.zip(row.number);
         Known {
-            lane: row.lane,
-            ready,
+            ready: row.ready_at.map(place),
             lease: row.lease_until,
-            parent: row.parent.map(|parent| parent.run),
-            scope: row.parent.zip(row.number).map(|(parent, number)| {
-                (parent.run, parent.execution, parent.call, number, row.id)
-            }),
+            parent: parent.map(|parent| parent.run),
+            scope: scope.map(|(parent, number)| (parent.execution, parent.call, number)),
+            publication: row.publication,
+            permit: (row.flow == Flow::Permit).then_some(row.lane),
+            let_through: row.flow != Flow::Free,
+            flow_key: row.flow_key.clone(),
         }
+    }
+
+    fn in_scope(&self, run: RunId) -> Option<InScope> {
+        let (parent, (execution, call, number)) = self.parent.zip(self.scope)?;
+        Some((parent, execution, call, number, run))
+    }
+
+    /// Its place among those that no limit holds back.
+    fn ahead(&self, run: RunId) -> Option<(LaneId, Timestamp, RunId)> {
+        let (lane, _, _, at) = self.ready.filter(|_| self.let_through)?;
+        Some((lane, at, run))
     }
 }
 
@@ -60,6 +93,8 @@ pub(super) struct Due {
     pub(super) runs: Vec<RunId>,
     /// When the next one is due.
     pub(super) next: Option<Timestamp>,
+    /// In lanes with too many flow keys, the last that was looked at.
+    pub(super) looked_at: BTreeMap<LaneId, Name>,
 }
 
 impl Index {
@@ -67,60 +102,111 @@ impl Index {
     pub(super) fn note(&mut self, run: RunId, row: Option<&RunRow>) {
         let now = row.map(Known::of);
         let before = match now {
-            Some(now) => self.known.insert(run, now),
+            Some(ref now) => self.known.insert(run, now.clone()),
             None => self.known.remove(&run),
         };
-        if before == now {
-            return;
+        match (&before, &now) {
+            (None, _) => drop(self.ids.insert(run)),
+            (_, None) => drop(self.ids.remove(&run)),
+            _ => {}
         }
-        if let Some(before) = before {
-            self.unlist(run, before);
+        let (before, now) = (before.unwrap_or_default(), now.unwrap_or_default());
+        if before.ready != now.ready || before.flow_key != now.flow_key {
+            self.list(run, &before, &now);
         }
-        if let Some(now) = now {
-            self.list(run, now);
+        if let Some(end) = now.lease {
+            self.leased_until = self.leased_until.max(end);
+        }
+        if before.parent != now.parent || before.scope != now.scope {
+            let child = |parent| (parent, run);
+            replace(
+                &mut self.children,
+                before.parent.map(child),
+                now.parent.map(child),
+            );
+            replace(&mut self.scopes, before.in_scope(run), now.in_scope(run));
+        }
+        if before.publication != now.publication {
+            let heard = |id| (id, run);
+            replace(
+                &mut self.heard,
+                before.publication.map(heard),
+                now.publication.map(heard),
+            );
+        }
+        if before.let_through || now.let_through {
+            replace(&mut self.ahead, before.ahead(run), now.ahead(run));
+            self.count_permits(before, now);
         }
     }
 
-    fn list(&mut self, run: RunId, now: Known) {
-        if let Some(ready) = now.ready {
-            let lane = now.lane.0 as usize;
-            if self.ready.len() <= lane {
-                self.ready.resize_with(lane + 1, BTreeSet::new);
+    fn list(&mut self, run: RunId, before: &Known, now: &Known) {
+        if let Some((lane, suspect, priority, at)) = before.ready {
+            let ready = (suspect, priority, at, run);
+            match &before.flow_key {
+                None => drop(self.ready[lane.0 as usize].remove(&ready)),
+                Some(key) => self.unlist_key(&(lane, key.clone()), &ready),
             }
-            self.ready[lane].insert(ready);
         }
-        self.leases.extend(now.lease.map(|end| (end, run)));
-        self.children.extend(now.parent.map(|parent| (parent, run)));
-        self.scopes.extend(now.scope);
+        if let Some((lane, suspect, priority, at)) = now.ready {
+            let ready = (suspect, priority, at, run);
+            match &now.flow_key {
+                None => self.of_lane(lane).insert(ready),
+                Some(key) => {
+                    let key = (lane, key.clone());
+                    self.keyed.entry(key).or_default().insert(ready)
+                }
+            };
+        }
     }
 
-    fn unlist(&mut self, run: RunId, before: Known) {
-        if let Some(ready) = before.ready {
-            self.ready[before.lane.0 as usize].remove(&ready);
+    fn of_lane(&mut self, lane: LaneId) -> &mut BTreeSet<Ready> {
+        let lane = lane.0 as usize;
+        if self.ready.len() <= lane {
+            self.ready.resize_with(lane + 1, BTreeSet::new);
         }
-        if let Some(end) = before.lease {
-            self.leases.remove(&(end, run));
+        &mut self.ready[lane]
+    }
+
+    fn unlist_key(&mut self, key: &(LaneId, Name), ready: &Ready) {
+        let of_key = self.keyed.get_mut(key).expect("it was listed");
+        of_key.remove(ready);
+        if of_key.is_empty() {
+            self.keyed.remove(key);
         }
-        if let Some(parent) = before.parent {
-            self.children.remove(&(parent, run));
+    }
+
+    fn count_permits(&mut self, before: Known, now: Known) {
+        if let Some(lane) = before.permit {
+            let key = (lane, before.flow_key);
+            let count = self.permits.get_mut(&key).expect("it was counted");
+            *count -= 1;
+            if *count == 0 {
+                self.permits.remove(&key);
+            }
         }
-        if let Some(scope) = before.scope {
-            self.scopes.remove(&scope);
+        if let Some(lane) = now.permit {
+            *self.permits.entry((lane, now.flow_key)).or_default() += 1;
         }
+    }
+
+    /// How many runs of a lane have a permit, by flow key.
+    pub(super) fn permits(&self, lane: LaneId) -> impl Iterator<Item = (Option<Name>, u32)> + '_ {
+        let its = self.permits.range((lane, None)..);
+        let its = its.take_while(move |((of, _), _)| *of == lane);
+        its.map(|((_, key), count)| (key.clone(), *count))
     }
 
     /// All runs, by id.
     pub(super) fn runs(&self) -> impl DoubleEndedIterator<Item = RunId> {
-        self.known.keys().copied()
+        self.ids.iter().copied()
     }
 
     /// The runs before this one, newest first.
     pub(super) fn runs_before(&self, before: Option<RunId>) -> impl Iterator<Item = RunId> {
         let end = RunId::from_bytes([0xFF; 16]);
-        let known = self.known.range(..=before.unwrap_or(end)).rev();
-        known
-            .map(|(run, _)| *run)
-            .filter(move |run| Some(*run) != before)
+        let known = self.ids.range(..=before.unwrap_or(end)).rev();
+        known.copied().filter(move |run| Some(*run) != before)
     }
 
     /// The runs directly below, oldest first, after that one.
@@ -145,6 +231,13 @@ impl Index {
         self.scopes.range(range).map(|(.., run)| *run)
     }
 
+    /// A run that the publication set off, if one is left.
+    pub(super) fn heard(&self, id: PublicationId) -> Option<RunId> {
+        let (first, last) = (RunId::from_bytes([0; 16]), RunId::from_bytes([0xFF; 16]));
+        let mut heard = self.heard.range((id, first)..=(id, last));
+        heard.next().map(|(_, run)| *run)
+    }
+
     /// The run and all below it, the lowest first, `limit` of them.
     pub(super) fn tree(&self, run: RunId, limit: usize) -> Vec<RunId> {
         let mut found = Vec::new();
@@ -164,64 +257,162 @@ impl Index {
         found
     }
 
-    /// What is due in these lanes, as `Need::Due` says.
-    pub(super) fn due(&mut self, lanes: &[LaneId], limit: usize, now: Timestamp) -> Due {
+    /// What is due, as `Need::Due` says.
+    pub(super) fn due(&mut self, asked: &Asked, now: Timestamp) -> Due {
         let mut due = Due::default();
+        let lanes = asked.lanes.iter().map(|(lane, _)| *lane);
         let mut first_suspect = None;
+        // Those with a flow key are limited by themselves.
+        let mut plain = 0;
         for lane in self.turns.order(lanes) {
+            for keyed in asked.keyed.iter().filter(|keyed| keyed.lane == lane) {
+                let suspect = self.due_of_keys(keyed, now, &mut due);
+                first_suspect = first_suspect.into_iter().chain(suspect).min();
+            }
             let ready = self.ready.get(lane.0 as usize);
             let Some(ready) = ready.filter(|ready| !ready.is_empty()) else {
                 continue;
             };
+            let of_it = asked.lanes.iter().find(|(of, _)| *of == lane);
+            let most = of_it.map_or(0, |(_, most)| *most);
+            let limit = due.runs.len() + most.min(asked.limit.saturating_sub(plain));
+            let before = due.runs.len();
             let suspect = due_in(ready, limit, now, &mut due);
+            plain += due.runs.len() - before;
             first_suspect = first_suspect.into_iter().chain(suspect).min();
         }
         due.runs.extend(first_suspect.map(|(.., run)| run));
-        due.runs.extend(self.leases_too_long(lanes, now));
+        for lane in &asked.ahead {
+            self.due_ahead(*lane, asked.limit, now, &mut due);
+        }
+        let mine = |lane| asked.lanes.iter().any(|(of, _)| *of == lane);
+        let mine = |lane| mine(lane) || asked.ahead.contains(&lane);
+        due.runs.extend(self.leases_too_long(mine, now));
+        self.forget_leases(now);
         due
     }
 
+    /// When the first run of these lanes is due, or was.
+    #[cfg(feature = "sim")]
+    pub(super) fn next_due(&self, lanes: &[LaneId], now: Timestamp) -> Option<Timestamp> {
+        let mine = |lane| lanes.contains(&lane);
+        if !self.leases_too_long(mine, now).is_empty() {
+            return Some(now);
+        }
+        let ready = lanes
+            .iter()
+            .filter_map(|lane| self.ready.get(lane.0 as usize));
+        let keyed = self.keyed.iter().filter(|((of, _), _)| lanes.contains(of));
+        let all = ready.chain(keyed.map(|(_, ready)| ready)).flatten();
+        all.map(|(_, _, at, _)| *at).min()
+    }
+
+    /// What is due of the flow keys of a lane. Returns the first suspect that is due.
+    fn due_of_keys(&self, asked: &Keyed, now: Timestamp, due: &mut Due) -> Option<Ready> {
+        let lane = asked.lane;
+        let from = (lane, asked.after.clone().unwrap_or(Name::FIRST));
+        let is_after = |key: &Name| asked.after.as_ref().is_none_or(|after| key > after);
+        let its = |((of, _), _): &(&(LaneId, Name), _)| *of == lane;
+        let behind = self.keyed.range(from..).take_while(its);
+        let behind = behind.filter(|((_, key), _)| is_after(key));
+        let before = self.keyed.range((lane, Name::FIRST)..).take_while(its);
+        let before = before.take_while(|((_, key), _)| !is_after(key));
+        let free = |((_, key), _): &(&(LaneId, Name), _)| !asked.full.contains(key);
+        let mut keys = behind.chain(before).filter(free);
+        let (mut found, mut first_suspect, mut last) = (Vec::new(), None, None);
+        for ((_, key), ready) in keys.by_ref().take(limits::TURNS) {
+            let mut of_key = Due::default();
+            let suspect = due_in(ready, asked.limit, now, &mut of_key);
+            first_suspect = first_suspect.into_iter().chain(suspect).min();
+            due.next = due.next.into_iter().chain(of_key.next).min();
+            last = Some(key.clone());
+            found.extend(Some(of_key.runs).filter(|runs| !runs.is_empty()));
+            if found.len() == asked.limit {
+                last = None;
+                break;
+            }
+        }
+        let more = last.filter(|_| keys.next().is_some());
+        due.looked_at.extend(more.map(|key| (lane, key)));
+        due.runs.extend(in_turn(found, asked.limit));
+        first_suspect
+    }
+
+    /// Those of a lane that no limit holds back.
+    fn due_ahead(&self, lane: LaneId, limit: usize, now: Timestamp, due: &mut Due) {
+        let last = RunId::from_bytes([0xFF; 16]);
+        let first = (lane, Timestamp(i64::MIN), RunId::from_bytes([0; 16]));
+        let now_due = self.ahead.range(first..=(lane, now, last));
+        due.runs.extend(now_due.take(limit).map(|(.., run)| *run));
+        let end = (lane, Timestamp::MAX, last);
+        let later = self
+            .ahead
+            .range((Bound::Excluded((lane, now, last)), Bound::Included(end)));
+        let next = later.map(|(_, at, _)| *at).next();
+        due.next = due.next.into_iter().chain(next).min();
+    }
+
     /// Leases that were made by a clock that has since gone back.
-    fn leases_too_long(&self, lanes: &[LaneId], now: Timestamp) -> Vec<RunId> {
-        let longest = (now.after(limits::LEASE), RunId::from_bytes([0xFF; 16]));
-        if self.leases.last().is_none_or(|last| *last < longest) {
+    fn leases_too_long(&self, mine: impl Fn(LaneId) -> bool, now: Timestamp) -> Vec<RunId> {
+        let longest = now.after(limits::LEASE);
+        // Hardly ever is there one, so that nothing is kept to find them by.
+        if self.leased_until <= longest {
             return Vec::new();
         }
-        let claimable = |run: &RunId| {
-            let known = &self.known[run];
-            known.ready.is_some() && lanes.contains(&known.lane)
-        };
-        let too_long = self.leases.range(longest..).map(|(_, run)| *run);
-        too_long.filter(claimable).collect()
+        let claimable = |known: &Known| known.ready.is_some_and(|(lane, ..)| mine(lane));
+        let known = self.known.iter().filter(|(_, known)| claimable(known));
+        let leases = known.filter_map(|(run, known)| Some((known.lease?, *run)));
+        let mut too_long: Vec<_> = leases.filter(|(end, _)| *end > longest).collect();
+        too_long.sort_unstable();
+        too_long.into_iter().map(|(_, run)| run).collect()
     }
+
+    /// Looks again when the last lease ends, once they have been found to be too long.
+    fn forget_leases(&mut self, now: Timestamp) {
+        if self.leased_until > now.after(limits::LEASE) {
+            let ends = self.known.values().filter_map(|known| known.lease);
+            self.leased_until = ends.max().unwrap_or_default();
+        }
+    }
+}
+
+/// One entry in the place of another.
+fn replace<T: Ord>(entries: &mut BTreeSet<T>, before: Option<T>, now: Option<T>) {
+    if let Some(before) = before {
+        entries.remove(&before);
+    }
+    entries.extend(now);
 }
 
 /// What is due in one lane, and when the next is. Returns the first suspect that is due.
 fn due_in(ready: &BTreeSet<Ready>, limit: usize, now: Timestamp, due: &mut Due) -> Option<Ready> {
     let mut first_suspect = None;
-    let mut group = ready.first().copied();
-    while let Some((suspect, priority, ..)) = group {
-        let place = |at, run: u8| (suspect, priority, at, RunId::from_bytes([run; 16]));
-        let (first, last) = (place(Timestamp(i64::MIN), 0), place(now, 0xFF));
-        let mut in_time = ready.range(first..=last);
-        if suspect {
-            first_suspect = first_suspect.or(in_time.next().copied());
-        } else {
-            let wanted = limit.saturating_sub(due.runs.len());
-            due.runs.extend(in_time.take(wanted).map(|(.., run)| *run));
+    let last = ready.last()?;
+    let mut rest = ready.range::<Ready, _>(..);
+    while let Some(entry) = rest.next() {
+        let (suspect, priority, at, run) = *entry;
+        let place = |at| (suspect, priority, at, RunId::from_bytes([0xFF; 16]));
+        let group_ends = match at <= now {
+            true if suspect => {
+                first_suspect = first_suspect.or(Some(*entry));
+                false
+            }
+            true if due.runs.len() < limit => {
+                due.runs.push(run);
+                continue;
+            }
+            true => false,
+            false => {
+                due.next = Some(due.next.map_or(at, |next| next.min(at)));
+                true
+            }
+        };
+        // On to what is not due yet in this group, or to the next group.
+        if group_ends && (last.0, last.1) == (suspect, priority) {
+            break;
         }
-        group = after(ready, last);
-        if let Some((_, _, later, _)) = group.filter(|next| (next.0, next.1) == (suspect, priority))
-        {
-            due.next = Some(due.next.map_or(later, |next| next.min(later)));
-            group = after(ready, place(Timestamp::MAX, 0xFF));
-        }
+        let after = place(if group_ends { Timestamp::MAX } else { now });
+        rest = ready.range((Bound::Excluded(after), Bound::Unbounded));
     }
     first_suspect
-}
-
-/// The first that comes after this place.
-fn after(ready: &BTreeSet<Ready>, place: Ready) -> Option<Ready> {
-    let rest = (Bound::Excluded(place), Bound::Unbounded);
-    ready.range(rest).next().copied()
 }

@@ -28,7 +28,7 @@ pub use faults::{Fate, Faults, Point};
 pub use model::Model;
 pub use state::Snapshot;
 
-use self::state::State;
+pub(crate) use self::state::State;
 use crate::{
     Answer, Answered, Boxed, Clock, Error, Listener, Query, Request, Sink, Store, Tx, TxError,
 };

@@ -1,11 +1,10 @@
 //! The rows alone, one operation at a time: what the simulator decides over. No locks, no clock, no
 //! transaction for user code; whoever drives it says what is committed and when.
 
-use roundel_core::check::{self, OfferRecord, Violation};
-use roundel_core::{JournalRow, Op, Refusal, Reply, Rows, RunId, Timestamp};
+use roundel_core::check::{self, OfferRecord, Reader, Violation};
+use roundel_core::{AuditReader, JournalRow, LaneId, Op, Refusal, Reply, Rows, RunId, Timestamp};
 
 use super::state::Tables;
-use crate::Error;
 
 /// All rows, driven by hand.
 #[derive(Clone, Default)]
@@ -25,10 +24,7 @@ impl Model {
     /// # Errors
     /// When it is refused; then nothing has changed.
     pub fn decide(&mut self, op: &Op, now: Timestamp) -> Result<Reply, Refusal> {
-        self.tables.decide(op, now).map_err(|error| match error {
-            Error::Refused(refusal) => refusal,
-            _ => unreachable!("rows in memory are always there"),
-        })
+        self.tables.decide(op, now)
     }
 
     /// All rows but journals and labels.
@@ -42,12 +38,16 @@ impl Model {
         self.tables.rows.take_hints()
     }
 
+    /// When the first run of these lanes is due, or was.
+    #[must_use]
+    pub fn next_due(&self, lanes: &[LaneId], now: Timestamp) -> Option<Timestamp> {
+        self.tables.index.next_due(lanes, now)
+    }
+
     /// The journal of one execution, in order.
     #[must_use]
-    pub fn journal(&self, run: RunId, execution: u32) -> Vec<JournalRow> {
-        let rows = &self.tables.journal;
-        let rows = rows.range((run, execution, 0)..=(run, execution, u64::MAX));
-        rows.map(|(_, row)| row.clone()).collect()
+    pub fn journal(&self, run: RunId, execution: u32) -> &[JournalRow] {
+        self.tables.journal(run, execution)
     }
 
     /// The runs that one call set off together, in order.
@@ -58,13 +58,17 @@ impl Model {
     }
 
     /// Everything that should not be, in any row.
-    pub fn check(&self, out: &mut Vec<Violation>) {
-        for (run, record) in self.tables.records(None, usize::MAX).items {
-            check::run(run, &record, out);
+    pub fn check(&self, reader: &mut Reader, out: &mut Vec<Violation>) {
+        for run in self.tables.known_runs() {
+            reader.run(run, &self.tables.record(run), out);
         }
         for (id, row) in self.tables.rows.offers.iter() {
             let record = OfferRecord::gather(&self.tables.rows, id, row);
             check::offer(&record, out);
+        }
+        let mut audit = AuditReader::default();
+        for (id, row) in self.tables.rows.audit.iter() {
+            audit.read(id, row, out);
         }
     }
 }

@@ -6,12 +6,12 @@ use roundel_core::{KeyId, KeyKind, Name, PublicationId, Refusal, RunId, RunRow, 
 
 use super::state::{State, Tables};
 use crate::{
-    Answer, Dump, Error, MailView, Page, PublicationView, Query, RunFilter, RunView, Stats,
-    TopicView, topic_of,
+    Answer, AuditFilter, AuditView, Dump, Error, MailView, Page, Permits, PublicationView, Query,
+    QueueView, RunFilter, RunView, SignalFilter, SignalView, Stats, TopicView, topic_of,
 };
 
 impl State {
-    pub(super) fn read(&self, query: Query) -> Result<Answer, Error> {
+    pub(crate) fn read(&self, query: Query) -> Result<Answer, Error> {
         let tables = &self.tables;
         Ok(match query {
             Query::Run(namespace, target) => {
@@ -26,10 +26,7 @@ impl State {
                 limit,
             } => {
                 tables.known(run)?;
-                let rows = tables
-                    .journal
-                    .range((run, execution, 0)..=(run, execution, u64::MAX));
-                let rows = rows.map(|(_, row)| row);
+                let rows = tables.journal(run, execution).iter();
                 let rows = rows.filter(|row| row.first + u64::from(row.count) > after + 1);
                 Answer::Journal(page(rows.cloned(), limit))
             }
@@ -44,6 +41,10 @@ impl State {
                 let below = below.map(|child| tables.rows.run(child).expect("indexed"));
                 Answer::Runs(page(below.map(|row| tables.view(row)), limit))
             }
+            Query::Below(run) => {
+                tables.known(run)?;
+                Answer::Below(tables.below(run))
+            }
             Query::Scope {
                 run,
                 execution,
@@ -55,12 +56,8 @@ impl State {
                 let rows = runs.map(|run| tables.rows.run(run).expect("indexed"));
                 Answer::Runs(page(rows.map(|row| tables.view(row)), 1_000))
             }
-            Query::Subscriptions(namespace) => {
-                let all = tables.rows.subscriptions.iter();
-                let its = all.filter(|(id, _)| id.namespace == namespace);
-                Answer::Subscriptions(its.map(|(id, row)| (id.clone(), row.clone())).collect())
-            }
             Query::Publication(id) => Answer::Publications(tables.publication(id)),
+            Query::Queues(namespace) => Answer::Queues(tables.queues(&namespace)),
             Query::Topics(namespace) => Answer::Topics(tables.topics(&namespace)),
             Query::Publications {
                 namespace,
@@ -75,6 +72,8 @@ impl State {
             }
             Query::Records(after, limit) => Answer::Records(tables.records(after, limit)),
             Query::Offers(after, limit) => Answer::Offers(tables.offers(after.as_ref(), limit)),
+            Query::Parked(filter) => Answer::Parked(tables.parked(&filter)),
+            Query::Audit(filter) => Answer::Audit(tables.audit(&filter)),
             Query::Dump => Answer::Dump(Box::new(tables.dump())),
         })
     }
@@ -103,6 +102,33 @@ impl Tables {
         mail.sort_by_key(|(id, _)| id.number);
         mail.truncate(limit);
         Ok(mail)
+    }
+
+    fn parked(&self, filter: &SignalFilter) -> Page<SignalView> {
+        let parked = self
+            .rows
+            .mail
+            .iter()
+            .filter(|(_, row)| row.parked_at.is_some());
+        let mut found: Vec<SignalView> = parked
+            .filter(|(id, _)| filter.before.is_none_or(|last| (id.run, id.number) < last))
+            .map(|(id, row)| {
+                let run = self.rows.run(id.run).expect("a message has a run");
+                SignalView {
+                    id: id.clone(),
+                    row: row.clone(),
+                    lane: self.rows.lane(run.lane).clone(),
+                    state: run.state,
+                }
+            })
+            .filter(|signal| {
+                let of = filter.workflow.as_ref();
+                signal.lane.namespace == filter.namespace
+                    && of.is_none_or(|workflow| signal.lane.workflow == *workflow)
+            })
+            .collect();
+        found.sort_by_key(|signal| std::cmp::Reverse((signal.id.run, signal.id.number)));
+        page(found.into_iter(), filter.limit)
     }
 
     fn publication(&self, id: PublicationId) -> Page<PublicationView> {
@@ -164,7 +190,7 @@ impl Tables {
     }
 
     fn view(&self, row: &RunRow) -> RunView {
-        let labels = self.labels.range((row.id, Name::constant(" "))..);
+        let labels = self.rest.labels.range((row.id, Name::constant(" "))..);
         let labels = labels.take_while(|((run, _), _)| *run == row.id);
         RunView {
             row: row.clone(),
@@ -187,10 +213,19 @@ impl Tables {
                     .is_none_or(|workflow| lane.workflow == *workflow)
                 && filter.state.is_none_or(|state| row.state == state)
                 && filter.label.as_ref().is_none_or(|(name, value)| {
-                    self.labels.get(&(row.id, name.clone())) == Some(value)
+                    self.rest.labels.get(&(row.id, name.clone())) == Some(value)
                 })
         };
         page(runs.filter(fits).map(|row| self.view(row)), filter.limit)
+    }
+
+    fn below(&self, run: RunId) -> Vec<(RunState, u64)> {
+        let below = self.index.children(run, None);
+        let below = below.map(|child| self.rows.run(child).expect("indexed").state);
+        let below: Vec<RunState> = below.collect();
+        let count = |state: &RunState| below.iter().filter(|its| *its == state).count();
+        let counts = RunState::ALL.map(|state| (state, count(&state) as u64));
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     fn stats(&self, namespace: &Name) -> Stats {
@@ -226,6 +261,31 @@ impl Tables {
         }
     }
 
+    fn queues(&self, namespace: &Name) -> Vec<(QueueView, Permits)> {
+        let all = self.rows.queues.iter();
+        let its = all.filter(|(id, _)| id.namespace == *namespace);
+        let view = |(id, row): (&roundel_core::QueueId, &roundel_core::QueueRow)| {
+            ((id.clone(), row.clone()), self.permits(id))
+        };
+        its.map(view).collect()
+    }
+
+    fn audit(&self, filter: &AuditFilter) -> Page<AuditView> {
+        let asked = |(id, row): &(&roundel_core::AuditId, &roundel_core::AuditRow)| {
+            let its = |name: &Name| *name == id.namespace;
+            filter.namespace.as_ref().is_none_or(its)
+                && filter.run.is_none_or(|run| row.run == Some(run))
+                && filter
+                    .operator
+                    .as_ref()
+                    .is_none_or(|by| *by == row.operator)
+                && filter.after.as_ref().is_none_or(|after| *id > after)
+        };
+        let found = self.rows.audit.iter().filter(asked);
+        let found = found.map(|(id, row)| (id.clone(), row.clone()));
+        page(found, filter.limit)
+    }
+
     fn dump(&self) -> Dump {
         fn all<K: Clone + Ord, V: Clone>(table: &roundel_core::Table<K, V>) -> Vec<(K, V)> {
             table
@@ -233,7 +293,7 @@ impl Tables {
                 .map(|(key, row)| (key.clone(), row.clone()))
                 .collect()
         }
-        let labels = self.labels.iter();
+        let labels = self.rest.labels.iter();
         let labels = labels.map(|((run, name), value)| (*run, name.clone(), value.clone()));
         Dump {
             lanes: self.rows.lanes().to_vec(),
@@ -242,7 +302,7 @@ impl Tables {
                 .runs()
                 .map(|run| self.rows.run(run).expect("indexed").clone())
                 .collect(),
-            journal: self.journal.values().cloned().collect(),
+            journal: self.rest.rounds(),
             labels: labels.collect(),
             mail: all(&self.rows.mail),
             waits: all(&self.rows.waits),
@@ -254,6 +314,8 @@ impl Tables {
             subscriptions: all(&self.rows.subscriptions),
             publications: all(&self.rows.publications),
             latches: all(&self.rows.latches),
+            queues: all(&self.rows.queues),
+            audit: all(&self.rows.audit),
             workers: self
                 .rows
                 .workers

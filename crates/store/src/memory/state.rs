@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    Caused, Hint, JournalRow, Name, Need, Op, PublicationId, Reply, Rows, RunId, Scope, Stage,
-    Timestamp, decide, needs,
+    Accepted, Caused, Changes, Hint, JournalRow, Name, Need, Op, PublicationId, QueueId, Refusal,
+    Reply, Rows, RunId, Scope, Stage, Timestamp, WorkerId, decide, limits, needs,
 };
+use rustc_hash::FxHashMap;
 
 use super::faults::{Fate, Faults, Point};
 use super::index::Index;
@@ -15,19 +16,28 @@ use crate::{Ask, Clock, Error};
 
 /// Everything that the store holds.
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) tables: Tables,
-    pub(super) companion: Companion,
+pub(crate) struct State {
+    pub(crate) tables: Tables,
+    pub(crate) companion: Companion,
     pub(super) faults: Option<Arc<dyn Faults>>,
 }
 
 /// Every row.
 #[derive(Clone, Default)]
-pub(super) struct Tables {
-    pub(super) rows: Rows,
-    pub(super) journal: BTreeMap<(RunId, u32, u64), JournalRow>,
-    pub(super) labels: BTreeMap<(RunId, Name), String>,
+pub(crate) struct Tables {
+    pub(crate) rows: Rows,
+    pub(super) rest: Rest,
     pub(super) index: Index,
+    /// What was decided, if somebody keeps it elsewhere.
+    pub(crate) kept: Option<Vec<Changes>>,
+}
+
+/// What `Rows` has no place for.
+#[derive(Clone, Default)]
+pub(super) struct Rest {
+    /// By run, all executions, in order.
+    pub(super) journals: FxHashMap<RunId, Vec<JournalRow>>,
+    pub(super) labels: BTreeMap<(RunId, Name), String>,
 }
 
 /// Everything, as it was at some time.
@@ -92,9 +102,9 @@ impl State {
         result
     }
 
-    fn transact(&mut self, ask: &mut Ask, clock: &dyn Clock) -> Result<Reply, Error> {
+    pub(crate) fn transact(&mut self, ask: &mut Ask, clock: &dyn Clock) -> Result<Reply, Error> {
         match ask {
-            Ask::Op(op) => self.tables.decide(op, clock.now()),
+            Ask::Op(op) => Ok(self.tables.decide(op, clock.now())?),
             Ask::Work(work) => self.companion.work(work.as_mut(), &mut self.tables, clock),
         }
     }
@@ -110,46 +120,103 @@ fn is_about_scope(caused: &Caused) -> bool {
 
 impl Tables {
     /// Loads, decides, writes.
-    pub(super) fn decide(&mut self, op: &Op, now: Timestamp) -> Result<Reply, Error> {
+    pub(super) fn decide(&mut self, op: &Op, now: Timestamp) -> Result<Reply, Refusal> {
         self.search(op, now);
         let reply = decide(op, &mut self.rows, now);
-        let index = &mut self.index;
-        let changes = self.rows.accept_changes(|run, row| index.note(run, row));
-        for row in changes.journal {
-            self.journal
-                .insert((row.run, row.execution, row.first), row);
+        match &mut self.kept {
+            None => self.accept(),
+            Some(_) => self.keep(),
         }
-        for (run, name, value) in changes.labels {
-            self.labels.insert((run, name), value);
+        reply
+    }
+
+    fn accept(&mut self) {
+        let (index, rest) = (&mut self.index, &mut self.rest);
+        self.rows.accept_changes(|accepted| match accepted {
+            Accepted::Run(row) => index.note(row.id, Some(row)),
+            Accepted::Journal(row) => rest.add(row),
+            Accepted::Label(run, name, value) => drop(rest.labels.insert((run, name), value)),
+            Accepted::Deleted(run) => {
+                index.note(run, None);
+                rest.forget(run);
+            }
+        });
+    }
+
+    /// The same, and what changed is there to be taken.
+    fn keep(&mut self) {
+        let changes = self.rows.take_changes();
+        if changes.is_empty() {
+            return;
         }
-        for run in changes.deleted {
-            self.forget(run);
+        for change in &changes.runs {
+            self.index.note(change.row().id, Some(change.row()));
         }
-        Ok(reply?)
+        changes
+            .journal
+            .iter()
+            .for_each(|row| self.rest.add(row.clone()));
+        for (run, name, value) in changes.labels.clone() {
+            self.rest.labels.insert((run, name), value);
+        }
+        for run in &changes.deleted {
+            self.index.note(*run, None);
+            self.rest.forget(*run);
+        }
+        self.kept.get_or_insert_default().push(changes);
+    }
+
+    /// What was decided elsewhere happens here too.
+    pub(crate) fn absorb(&mut self, changes: Changes) {
+        self.rows.absorb(changes);
+        self.accept();
+    }
+
+    /// Everything, as what an empty store would have to absorb.
+    pub(crate) fn all(&self) -> Changes {
+        let labels = self.rest.labels.iter();
+        Changes {
+            journal: self.rest.rounds(),
+            labels: labels
+                .map(|((run, name), value)| (*run, name.clone(), value.clone()))
+                .collect(),
+            ..self.rows.all()
+        }
     }
 
     /// All rows are here; only searches have to be made.
     fn search(&mut self, op: &Op, now: Timestamp) {
+        let op = op.asked();
         let stage = match op {
-            Op::Claim(_) => Stage::Runs,
-            Op::Delete(_) => Stage::Rest,
+            Op::Claim(_) => {
+                if self.rows.has_limits() {
+                    self.count_permits(op, now);
+                }
+                Stage::Runs
+            }
+            Op::Delete(_) | Op::Complete(_) | Op::Resume(_) => Stage::Rest,
+            Op::Forget(_) => Stage::Runs,
             Op::Subscribe(subscribe) => {
                 let open = self.open_publications(&subscribe.namespace, &subscribe.topic, now);
                 self.rows.open_publications = open;
                 return;
             }
+            Op::Register(_) => Stage::Runs,
             Op::Commit(round) if round.caused.iter().any(is_about_scope) => Stage::Runs,
             _ => return,
         };
-        let mut wanted = Vec::new();
+        let mut wanted = Vec::with_capacity(2);
         needs(op, &self.rows, stage, &mut wanted);
         for need in wanted {
             match need {
-                Need::Due(lanes, limit) => {
-                    let due = self.index.due(&lanes, limit, now);
+                Need::Due(asked) => {
+                    let due = self.index.due(&asked, now);
                     (self.rows.found, self.rows.found_next) = (due.runs, due.next);
+                    self.rows.looked_at = due.looked_at;
                 }
+                Need::Unseen(limit) => self.rows.unseen = self.unseen(limit, now),
                 Need::Subtree(run, limit) => self.rows.found = self.index.tree(run, limit),
+                Need::Heard(id) => self.rows.found = self.index.heard(id).into_iter().collect(),
                 Need::Scope(run, execution, call) => {
                     let scope = (run, execution, call);
                     let found = self.index.scope(scope, 0).collect();
@@ -158,6 +225,35 @@ impl Tables {
                 _ => {}
             }
         }
+    }
+
+    /// How many permits the queues have given that a claim asks.
+    fn count_permits(&mut self, op: &Op, now: Timestamp) {
+        let mut wanted = Vec::new();
+        self.rows.searched_at = now;
+        needs(op, &self.rows, Stage::Gates, &mut wanted);
+        for need in wanted {
+            let Need::Permits(queue) = need else { continue };
+            let count = self.permits(&queue);
+            self.rows.permits.insert(queue, count);
+        }
+    }
+
+    pub(super) fn permits(&self, queue: &QueueId) -> BTreeMap<Option<Name>, u32> {
+        let mut held = BTreeMap::new();
+        for lane in self.rows.lanes_of(queue) {
+            for (key, count) in self.index.permits(lane) {
+                *held.entry(key).or_default() += count;
+            }
+        }
+        held
+    }
+
+    fn unseen(&self, limit: usize, now: Timestamp) -> Vec<WorkerId> {
+        let long_ago = now.before(limits::UNSEEN);
+        let all = self.rows.workers.iter();
+        let unseen = all.filter(|(_, row)| row.seen_at < long_ago);
+        unseen.map(|(id, _)| *id).take(limit).collect()
     }
 
     fn open_publications(
@@ -174,12 +270,34 @@ impl Tables {
         open.map(|(id, _)| *id).collect()
     }
 
+    /// The journal of one execution, in order.
+    pub(super) fn journal(&self, run: RunId, execution: u32) -> &[JournalRow] {
+        let all = self.rest.journal(run);
+        let first = all.partition_point(|row| row.execution < execution);
+        let rest = &all[first..];
+        &rest[..rest.partition_point(|row| row.execution == execution)]
+    }
+}
+
+impl Rest {
+    fn add(&mut self, row: JournalRow) {
+        self.journals.entry(row.run).or_default().push(row);
+    }
+
+    /// The journal of a run, all executions, in order.
+    pub(super) fn journal(&self, run: RunId) -> &[JournalRow] {
+        self.journals.get(&run).map_or(&[], Vec::as_slice)
+    }
+
+    /// All journals, by run, in order.
+    pub(super) fn rounds(&self) -> Vec<JournalRow> {
+        let mut rounds: Vec<JournalRow> = self.journals.values().flatten().cloned().collect();
+        rounds.sort_by_key(|row| row.run);
+        rounds
+    }
+
     fn forget(&mut self, run: RunId) {
-        let journal = self.journal.range((run, 0, 0)..=(run, u32::MAX, u64::MAX));
-        let journal: Vec<_> = journal.map(|(key, _)| *key).collect();
-        journal
-            .iter()
-            .for_each(|key| drop(self.journal.remove(key)));
+        self.journals.remove(&run);
         let first = (run, Name::constant(" "));
         let labels = self
             .labels

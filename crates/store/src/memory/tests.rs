@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use roundel_core::{
-    Claim, Claimant, Deadlines, Hint, Lane, LaneId, Name, Op, Payload, Refusal, Register, Reply,
-    Round, RunId, Start, Timestamp, WorkerId, limits,
+    Claim, Claimant, Fence, Hint, Lane, LaneId, Name, Op, Payload, Refusal, Register, Reply, Round,
+    RunId, Start, Timestamp, WorkerId, limits,
 };
 
 use crate::{
@@ -56,24 +56,12 @@ fn store() -> (Memory, Arc<Loose>) {
 
 fn start(number: u128, owned: bool) -> Op {
     Op::Start(Start {
-        namespace: NS,
-        run: run(number),
-        workflow: Name::constant("w"),
-        version: None,
         key: Some(Name::new(format!("key {number}")).expect("a name")),
-        input: Payload::null(),
-        labels: Vec::new(),
-        priority: 0,
-        at: None,
-        parent: None,
-        deadlines: Deadlines::default(),
-        context: roundel_core::Context::default(),
         claimant: owned.then_some(Claimant {
             worker: WORKER,
             lease: LEASE,
         }),
-        first: None,
-        signal: None,
+        ..Start::new(NS, run(number), Name::constant("w"), Payload::null())
     })
 }
 
@@ -157,8 +145,8 @@ struct Step {
 }
 
 impl Work for Step {
-    fn lease(&self) -> (RunId, WorkerId, u64) {
-        (self.round.run, self.round.worker, self.round.epoch)
+    fn lease(&self) -> (RunId, WorkerId, Fence) {
+        (self.round.run, self.round.worker, self.round.fence())
     }
 
     fn run(&mut self, tx: Tx) -> Worked {
@@ -265,8 +253,8 @@ fn a_step_that_reads_the_store_it_runs_in_is_told_so() {
         told: mpsc::Sender<Result<Answer, Error>>,
     }
     impl Work for Curious {
-        fn lease(&self) -> (RunId, WorkerId, u64) {
-            (self.round.run, self.round.worker, self.round.epoch)
+        fn lease(&self) -> (RunId, WorkerId, Fence) {
+            (self.round.run, self.round.worker, self.round.fence())
         }
 
         fn run(&mut self, _: Tx) -> Worked {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use roundel_core::{Op, Reply, may_step};
-use rusqlite::{Connection, backup::Backup};
+use rusqlite::{Connection, MAIN_DB, backup::Backup};
 
 use super::state::Tables;
 use crate::sqlite::guard;
@@ -14,7 +14,7 @@ use crate::{Clock, Error, Tx, TxError, Work, Worked, tx};
 
 /// The database that steps write to.
 #[derive(Debug, Default)]
-pub(super) struct Companion {
+pub(crate) struct Companion {
     connection: Option<Connection>,
 }
 
@@ -30,8 +30,8 @@ impl Companion {
         tables: &mut Tables,
         clock: &dyn Clock,
     ) -> Result<Reply, Error> {
-        let (run, worker, epoch) = work.lease();
-        may_step(&tables.rows, run, (worker, epoch), clock.now())?;
+        let (run, worker, fence) = work.lease();
+        may_step(&tables.rows, run, (worker, fence), clock.now())?;
         let begun = self.begin();
         begun.map_err(|error| Error::Unavailable(error.to_string()))?;
         let (round, keep) = match self.run(work) {
@@ -47,15 +47,15 @@ impl Companion {
             self.rollback();
         }
         let Some((before, error)) = before.zip(self.can_commit().err()) else {
-            return reply;
+            return Ok(reply?);
         };
         *tables = before;
         self.rollback();
-        tables.decide(&Op::Commit(work.refused(error)), clock.now())
+        Ok(tables.decide(&Op::Commit(work.refused(error)), clock.now())?)
     }
 
     /// Makes what a step wrote visible, if there was one.
-    pub(super) fn commit(&mut self) {
+    pub(crate) fn commit(&mut self) {
         if self.is_open() {
             let connection = self.connection.as_ref().expect("it is open");
             connection
@@ -154,6 +154,26 @@ impl Companion {
             return Err(TxError::Database("FOREIGN KEY constraint failed".into()));
         }
         Ok(())
+    }
+
+    /// The bytes of the database, none if there was no step yet.
+    pub(crate) fn image(&mut self) -> rusqlite::Result<Vec<u8>> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(Vec::new());
+        };
+        Ok(connection.serialize(MAIN_DB)?.to_vec())
+    }
+
+    /// From now on, the database is this one.
+    pub(crate) fn load(&mut self, image: &[u8]) -> rusqlite::Result<()> {
+        self.connection = None;
+        if image.is_empty() {
+            return Ok(());
+        }
+        self.begin()?;
+        self.rollback();
+        let connection = self.connection.as_mut().expect("just made");
+        connection.deserialize_read_exact(MAIN_DB, image, image.len(), false)
     }
 
     pub(super) fn copy(&self) -> Copied {

@@ -65,7 +65,13 @@ CREATE TABLE roundel_run (
     forward_by       INTEGER,
     forward_set_by   BLOB,
     rollback_by      INTEGER,
-    rollback_set_by  BLOB
+    rollback_set_by  BLOB,
+    -- Of runs whose queue has limits: 1 while a run is leased and counts, 2 if no limit holds it
+    -- back.
+    flow             INTEGER,
+    -- On whose behalf it is. What has a flow key is due by `keyed_at` instead of `ready_at`.
+    flow_key         TEXT,
+    keyed_at         INTEGER
 ) STRICT, WITHOUT ROWID;
 
 -- Everything that is due, and when: new runs, retries, timers and ended leases alike. A round that
@@ -97,8 +103,17 @@ CREATE TABLE roundel_mail (
     call      INTEGER,
     body      TEXT NOT NULL,
     at        INTEGER NOT NULL,
+    -- What becomes of it if nobody waits for it.
+    policy    INTEGER NOT NULL DEFAULT 0,
+    -- From then on nobody gets it.
+    expires_at INTEGER,
+    -- Its run ended without it: part of the troubleshooting queue.
+    parked_at INTEGER,
     PRIMARY KEY (run, name, number)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX roundel_mail_expires ON roundel_mail (run, name) WHERE expires_at IS NOT NULL;
+CREATE INDEX roundel_mail_parked ON roundel_mail (run, number) WHERE parked_at IS NOT NULL;
 
 CREATE TABLE roundel_wait (
     run         BLOB NOT NULL,
@@ -165,7 +180,8 @@ CREATE TABLE roundel_worker (
     name       TEXT NOT NULL,
     started_at INTEGER NOT NULL,
     seen_at    INTEGER NOT NULL,
-    suspect    BLOB
+    suspect    BLOB,
+    lanes      TEXT
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE roundel_label (
@@ -187,6 +203,8 @@ CREATE TABLE roundel_committer (
 -- What one call set off together, in order.
 CREATE INDEX roundel_run_scope ON roundel_run (parent_run, parent_execution, parent_call, number)
     WHERE number IS NOT NULL;
+-- What a publication set off: it is kept as long as one of them is.
+CREATE INDEX roundel_run_publication ON roundel_run (publication) WHERE publication IS NOT NULL;
 -- Rollbacks that failed: part of the troubleshooting queue until somebody accepts them.
 CREATE INDEX roundel_run_rollback_failed ON roundel_run (id) WHERE state = 'rollback_failed';
 
@@ -407,3 +425,44 @@ CREATE VIEW roundel_message_event AS
         LEFT JOIN roundel_run AS run ON run.id = event.run
         LEFT JOIN roundel_lane AS lane ON lane.id = run.lane
         LEFT JOIN roundel_publication AS published ON published.id = message;
+
+-- What was done in somebody's name, in the commit of what it records. Each row is sealed together
+-- with the seal of the one before it; `roundel audit verify` checks that.
+CREATE TABLE roundel_audit (
+    namespace TEXT NOT NULL CHECK (octet_length(namespace) BETWEEN 1 AND 256),
+    number    INTEGER NOT NULL CHECK (number > 0),
+    at        INTEGER NOT NULL,
+    operator  TEXT NOT NULL CHECK (octet_length(operator) BETWEEN 1 AND 256),
+    reason    TEXT NOT NULL,
+    action    TEXT NOT NULL,
+    target    TEXT NOT NULL,
+    run       BLOB CHECK (length(run) = 16),
+    detail    TEXT,
+    answer    TEXT NOT NULL,
+    seal      BLOB NOT NULL CHECK (length(seal) = 32),
+    PRIMARY KEY (namespace, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX roundel_audit_run ON roundel_audit (run, number) WHERE run IS NOT NULL;
+
+-- The limits of a queue, and how far its rate is used up. A lane of the version 4294967295 says that
+-- there is such a row.
+CREATE TABLE roundel_queue (
+    namespace   TEXT NOT NULL CHECK (octet_length(namespace) BETWEEN 1 AND 256),
+    queue       TEXT NOT NULL CHECK (octet_length(queue) BETWEEN 1 AND 256),
+    paused      INTEGER NOT NULL,
+    concurrency INTEGER,
+    rate_count  INTEGER,
+    rate_time   INTEGER,
+    spent_until INTEGER NOT NULL,
+    changed_at  INTEGER NOT NULL,
+    per_key     INTEGER,
+    turn        TEXT,
+    PRIMARY KEY (namespace, queue)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX roundel_run_flow
+    ON roundel_run (lane, flow, coalesce(ready_at, keyed_at), flow_key) WHERE flow IS NOT NULL;
+-- The keys of a lane take turns.
+CREATE INDEX roundel_run_keyed ON roundel_run (lane, flow_key, suspect, priority, keyed_at)
+    WHERE keyed_at IS NOT NULL;

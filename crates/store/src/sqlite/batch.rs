@@ -15,9 +15,10 @@ use roundel_core::{
 use rusqlite::{Connection, PrepFlags, Statement};
 
 use super::load::{Loads, is_search};
-use super::queue::Item;
+use super::moving;
 use super::trouble::Trouble;
 use super::write::Writes;
+use crate::queue::Item;
 use crate::{Ask, Clock, Error, TxError, Work, Worked, tx};
 
 /// Runs kept in memory that nobody has leased.
@@ -34,6 +35,8 @@ pub(super) struct Session<'c> {
     rows: Rows,
     /// The version of the file that the rows in memory belong to.
     version: Option<i64>,
+    /// In which words it says that it was moved.
+    moved: Option<String>,
     /// Something was decided since the last write.
     decided: bool,
     /// Something was written in this transaction.
@@ -89,6 +92,7 @@ impl<'c> Session<'c> {
             clock,
             rows: Rows::default(),
             version: None,
+            moved: None,
             decided: false,
             written: false,
             needs: Vec::new(),
@@ -103,11 +107,17 @@ impl<'c> Session<'c> {
         if self.version != Some(version) {
             self.forget();
             self.rows.load_lanes(self.loads.lanes()?);
+            self.moved = moving::moved(self.connection)?;
             self.version = Some(version);
         }
         self.written = false;
         self.now = self.clock.now();
         Ok(())
+    }
+
+    /// In which words the file says that it was moved, if it was.
+    pub(super) fn moved(&self) -> Option<&str> {
+        self.moved.as_deref()
     }
 
     /// Decides these requests, in order; renewals before steps, which may take their time.
@@ -183,8 +193,8 @@ impl<'c> Session<'c> {
     fn one(&mut self, item: &mut Item, place: usize) -> Result<(), Trouble> {
         let result = match &mut *item.request.ask {
             Ask::Op(op) => self.op(op)?,
-            Ask::Work(work) => match item.refused.clone() {
-                Some(round) => self.op(&Op::Commit(*round))?,
+            Ask::Work(work) => match &item.instead {
+                Some(op) => self.op(op)?,
                 None => self.step(&mut **work, place)?,
             },
         };
@@ -195,6 +205,7 @@ impl<'c> Session<'c> {
     /// Loads what the operation needs, stage by stage, and decides.
     fn op(&mut self, op: &Op) -> rusqlite::Result<Result<Reply, Refusal>> {
         let mut wanted = std::mem::take(&mut self.needs);
+        self.rows.searched_at = self.now;
         for stage in Stage::ALL {
             needs(op, &self.rows, stage, &mut wanted);
             for need in wanted.drain(..) {
@@ -244,9 +255,9 @@ impl<'c> Session<'c> {
         work: &mut dyn Work,
         place: usize,
     ) -> Result<Result<Reply, Refusal>, Trouble> {
-        let (run, worker, epoch) = work.lease();
+        let (run, worker, fence) = work.lease();
         self.load(Need::Run(run))?;
-        if let Err(refusal) = may_step(&self.rows, run, (worker, epoch), self.now) {
+        if let Err(refusal) = may_step(&self.rows, run, (worker, fence), self.now) {
             return Ok(Err(refusal));
         }
         // Nothing of the engine's is written inside the savepoint, which may be rolled back.

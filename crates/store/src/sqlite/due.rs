@@ -1,12 +1,18 @@
 //! Finds runs that are due: lane by lane, by priority, oldest first, by seeks in the ready index.
 //! What is not due yet is never looked at, however much of it there is.
 
-use roundel_core::{LaneId, RunId, Timestamp, limits};
+use std::collections::BTreeMap;
+
+use roundel_core::{Due as Asked, LaneId, Name, RunId, Timestamp, limits};
 use rusqlite::{Connection, OptionalExtension, Result, Statement};
 
 use super::batch::keep;
 use super::columns;
-use crate::turns::Turns;
+use crate::turns::{Turns, in_turn};
+
+mod keys;
+
+use keys::Keys;
 
 /// The next priority that anything has, due or not.
 const PRIORITY: &str = "SELECT priority FROM roundel_run INDEXED BY roundel_run_ready \
@@ -20,6 +26,14 @@ const DUE: &str = "SELECT ready_at, id FROM roundel_run INDEXED BY roundel_run_r
 const NEXT: &str = "SELECT ready_at FROM roundel_run INDEXED BY roundel_run_ready \
      WHERE lane = ?1 AND suspect = ?2 AND priority = ?3 AND ready_at > ?4 \
      ORDER BY ready_at LIMIT 1";
+/// Those that no limit holds back and that are due.
+const AHEAD: &str = "SELECT id FROM roundel_run INDEXED BY roundel_run_flow WHERE lane = ?1 \
+     AND flow IN (1, 2) AND coalesce(ready_at, keyed_at) <= ?2 \
+     ORDER BY coalesce(ready_at, keyed_at), id LIMIT ?3";
+/// The first of them that is not due yet.
+const AHEAD_NEXT: &str = "SELECT min(coalesce(ready_at, keyed_at)) \
+     FROM roundel_run INDEXED BY roundel_run_flow \
+     WHERE lane = ?1 AND flow IN (1, 2) AND coalesce(ready_at, keyed_at) > ?2";
 /// When this clock, or the one before it, last showed something.
 const LAST_COMMIT: &str = "SELECT max(at) FROM roundel_committer";
 const TOO_LONG: &str = "SELECT id, lane FROM roundel_run \
@@ -30,6 +44,9 @@ pub(super) struct Due<'c> {
     priority: Statement<'c>,
     due: Statement<'c>,
     next: Statement<'c>,
+    ahead: Statement<'c>,
+    ahead_next: Statement<'c>,
+    keys: Keys<'c>,
     turns: Turns,
     /// Leases that were made by a clock that had gone back when the file was opened.
     too_long: Vec<(RunId, LaneId)>,
@@ -42,6 +59,8 @@ pub(super) struct Found {
     pub(super) runs: Vec<RunId>,
     /// When the next one is due.
     pub(super) next: Option<Timestamp>,
+    /// In lanes with too many flow keys, the last that was looked at.
+    pub(super) looked_at: BTreeMap<LaneId, Name>,
 }
 
 /// A run that is due: priority, time, id.
@@ -60,6 +79,9 @@ impl<'c> Due<'c> {
             priority: keep(connection, PRIORITY)?,
             due: keep(connection, DUE)?,
             next: keep(connection, NEXT)?,
+            ahead: keep(connection, AHEAD)?,
+            ahead_next: keep(connection, AHEAD_NEXT)?,
+            keys: Keys::new(connection)?,
             turns: Turns::default(),
             too_long: too_long(connection, now)?,
         })
@@ -70,18 +92,22 @@ impl<'c> Due<'c> {
         self.due.get_status(rusqlite::StatementStatus::RePrepare)
     }
 
-    /// What is due in these lanes, as `Need::Due` says.
-    pub(super) fn search(
-        &mut self,
-        lanes: &[LaneId],
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Found> {
+    /// What is due, as `Need::Due` says.
+    pub(super) fn search(&mut self, asked: &Asked, now: Timestamp) -> Result<Found> {
         let mut found = Found::default();
         let mut suspects = Vec::new();
-        for lane in self.turns.order(lanes) {
-            let wanted = limit.saturating_sub(found.runs.len());
+        let lanes: Vec<LaneId> = asked.lanes.iter().map(|(lane, _)| *lane).collect();
+        // Those with a flow key are limited by themselves.
+        let mut plain = 0;
+        for lane in self.turns.order(lanes.iter().copied()) {
+            for keyed in asked.keyed.iter().filter(|keyed| keyed.lane == lane) {
+                suspects.extend(self.keys.search(keyed, now, &mut found)?);
+            }
+            let of_it = asked.lanes.iter().find(|(of, _)| *of == lane);
+            let most = of_it.map_or(0, |(_, most)| *most);
+            let wanted = asked.limit.saturating_sub(plain).min(most);
             let (runs, next) = self.lane((lane, Part::Innocent), wanted, now)?;
+            plain += runs.len();
             found.runs.extend(runs.iter().map(id));
             found.next = earliest(found.next, next);
             let (runs, next) = self.lane((lane, Part::Suspect), 1, now)?;
@@ -89,12 +115,35 @@ impl<'c> Due<'c> {
             found.next = earliest(found.next, next);
         }
         found.runs.extend(suspects.iter().min().map(id));
-        let mine = self
-            .too_long
-            .iter()
-            .filter(|(_, lane)| lanes.contains(lane));
+        for lane in &asked.ahead {
+            self.ahead(*lane, asked.limit, now, &mut found)?;
+        }
+        let asked = |lane: &LaneId| lanes.contains(lane) || asked.ahead.contains(lane);
+        let mine = self.too_long.iter().filter(|(_, lane)| asked(lane));
         found.runs.extend(mine.map(|(run, _)| *run));
         Ok(found)
+    }
+
+    /// Those of a lane that no limit holds back.
+    fn ahead(
+        &mut self,
+        lane: LaneId,
+        limit: usize,
+        now: Timestamp,
+        found: &mut Found,
+    ) -> Result<()> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let runs = self
+            .ahead
+            .query_map((lane.0, now.0, most), |row| columns::run_id(row, 0))?;
+        for run in runs {
+            found.runs.push(run?);
+        }
+        let next: Option<i64> = self
+            .ahead_next
+            .query_row((lane.0, now.0), |row| row.get(0))?;
+        found.next = earliest(found.next, next.map(Timestamp));
+        Ok(())
     }
 
     /// Goes through the priorities of a lane, from the lowest number up.

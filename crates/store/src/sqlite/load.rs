@@ -1,17 +1,23 @@
 //! Loads what operations need. Rows that are already in memory are newer than the database's and
 //! stay; searches ask the database, so what was decided before must have been written by then.
 
+mod kinds;
+mod scopes;
+
 use std::collections::BTreeSet;
 
 use roundel_core::{
-    GateId, KeyId, Lane, LatchId, MailId, Name, Need, OfferId, PublicationId, Rows, RunId, Taken,
-    Timestamp, WaitId, WaitRow, WorkerId,
+    GateId, KeyId, Lane, MailId, Name, Need, OfferId, Rows, RunId, Taken, Timestamp, WaitId,
+    WaitRow, WorkerId, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Result, Statement};
 
 use super::batch::keep;
 use super::columns::{self, number, run_columns};
 use super::due::Due;
+use kinds::is_list;
+pub(super) use kinds::is_search;
+use scopes::Scopes;
 
 const LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";
 const RUN: &str = concat!("SELECT ", run_columns!(), " FROM roundel_run WHERE id = ?1");
@@ -19,7 +25,8 @@ const KEY: &str = "SELECT run, digest, sent FROM roundel_key \
      WHERE namespace = ?1 AND kind = ?2 AND key = ?3";
 const GATE: &str = "SELECT waiters, offers FROM roundel_gate WHERE namespace = ?1 AND name = ?2";
 const WORKER: &str =
-    "SELECT id, name, started_at, seen_at, suspect FROM roundel_worker WHERE id = ?1";
+    "SELECT id, name, started_at, seen_at, suspect, lanes FROM roundel_worker WHERE id = ?1";
+const UNSEEN: &str = "SELECT id FROM roundel_worker WHERE seen_at < ?1 ORDER BY id LIMIT ?2";
 const STATE: &str = "SELECT version, value FROM roundel_state WHERE run = ?1";
 const WAITS: &str = "SELECT run, name, call, place, taken_mail, taken_offer FROM roundel_wait \
      WHERE run = ?1 AND name = ?2";
@@ -28,9 +35,17 @@ const ALL_WAITS: &str = "SELECT run, name, call, place, taken_mail, taken_offer 
 const WAITERS: &str = "SELECT run, name, call, place, taken_mail, taken_offer FROM roundel_wait \
      WHERE namespace = ?1 AND name = ?2 AND place IS NOT NULL AND taken_mail IS NULL \
      AND taken_offer IS NULL ORDER BY place LIMIT ?3";
-const MAIL: &str = "SELECT run, name, number, execution, call, body, at FROM roundel_mail \
-     WHERE run = ?1 AND name = ?2 ORDER BY number LIMIT ?3";
-const ONE_MAIL: &str = "SELECT run, name, number, execution, call, body, at FROM roundel_mail \
+const MAIL: &str = "SELECT * FROM (SELECT run, name, number, execution, call, body, at, policy, \
+     expires_at, parked_at FROM roundel_mail \
+     WHERE run = ?1 AND name = ?2 AND expires_at IS NULL AND parked_at IS NULL \
+     ORDER BY number LIMIT ?3) UNION ALL \
+     SELECT run, name, number, execution, call, body, at, policy, expires_at, parked_at \
+     FROM roundel_mail WHERE run = ?1 AND name = ?2 AND expires_at IS NOT NULL \
+     AND parked_at IS NULL";
+const UNREAD: &str = "SELECT run, name, number, execution, call, body, at, policy, expires_at, \
+     parked_at FROM roundel_mail WHERE run = ?1 AND name > ''";
+const ONE_MAIL: &str = "SELECT run, name, number, execution, call, body, at, \
+     policy, expires_at, parked_at FROM roundel_mail \
      WHERE run = ?1 AND name = ?2 AND number = ?3";
 const OFFERS: &str = "SELECT place, payload, taken_by, at FROM roundel_offer \
      WHERE namespace = ?1 AND name = ?2 AND taken_by IS NULL ORDER BY place LIMIT ?3";
@@ -38,18 +53,6 @@ const ONE_OFFER: &str = "SELECT place, payload, taken_by, at FROM roundel_offer 
      WHERE namespace = ?1 AND name = ?2 AND place = ?3";
 const WATCHES: &str = "SELECT watched, watcher, execution, call FROM roundel_watch \
      WHERE watched = ?1";
-const SUBSCRIBERS: &str = "SELECT namespace, topic, workflow, since FROM roundel_subscription \
-     WHERE namespace = ?1 AND topic = ?2";
-const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
-     at, heard, closes_at, deadlines, context FROM roundel_publication WHERE id = ?1";
-const OPEN_PUBLICATIONS: &str = "SELECT id FROM roundel_publication \
-     INDEXED BY roundel_publication_window \
-     WHERE namespace = ?1 AND topic = ?2 AND closes_at > ?3 ORDER BY id";
-const LATCH: &str = "SELECT run, execution, call, part, open, total, failed, closes_at \
-     FROM roundel_latch WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
-const SCOPE: &str = "SELECT id FROM roundel_run INDEXED BY roundel_run_scope \
-     WHERE parent_run = ?1 AND parent_execution = ?2 AND parent_call = ?3 \
-     AND number IS NOT NULL ORDER BY number";
 /// The run's next child.
 const CHILD: &str = "SELECT id FROM roundel_run INDEXED BY roundel_run_parent \
      WHERE parent_run = ?1 AND id > ?2 ORDER BY id LIMIT 1";
@@ -70,43 +73,16 @@ pub(super) struct Loads<'c> {
     waiters: Statement<'c>,
     mail: Statement<'c>,
     one_mail: Statement<'c>,
+    unread: Statement<'c>,
     offers: Statement<'c>,
     one_offer: Statement<'c>,
     watches: Statement<'c>,
+    unseen: Statement<'c>,
     child: Statement<'c>,
-    subscribers: Statement<'c>,
-    publication: Statement<'c>,
-    open_publications: Statement<'c>,
-    latch: Statement<'c>,
-    scope: Statement<'c>,
+    scopes: Scopes<'c>,
     due: Due<'c>,
     /// Lists that were loaded whole in this transaction; later changes to them are in memory.
     whole: BTreeSet<Need>,
-}
-
-/// Must what was decided be written before this is asked for?
-pub(super) fn is_search(need: &Need) -> bool {
-    match need {
-        Need::Key(_)
-        | Need::Gate(_)
-        | Need::Run(_)
-        | Need::Worker(_)
-        | Need::State(_)
-        | Need::Publication(_)
-        | Need::Latch(_) => false,
-        Need::Due(..)
-        | Need::Subtree(..)
-        | Need::Waits(..)
-        | Need::AllWaits(..)
-        | Need::Mail(..)
-        | Need::Inbox(_)
-        | Need::Offers(..)
-        | Need::Waiters(..)
-        | Need::Watchers(_)
-        | Need::Subscribers(..)
-        | Need::OpenPublications(..)
-        | Need::Scope(..) => true,
-    }
 }
 
 impl<'c> Loads<'c> {
@@ -124,15 +100,13 @@ impl<'c> Loads<'c> {
             waiters: prepare(WAITERS)?,
             mail: prepare(MAIL)?,
             one_mail: prepare(ONE_MAIL)?,
+            unread: prepare(UNREAD)?,
             offers: prepare(OFFERS)?,
             one_offer: prepare(ONE_OFFER)?,
             watches: prepare(WATCHES)?,
+            unseen: prepare(UNSEEN)?,
             child: prepare(CHILD)?,
-            subscribers: prepare(SUBSCRIBERS)?,
-            publication: prepare(PUBLICATION)?,
-            open_publications: prepare(OPEN_PUBLICATIONS)?,
-            latch: prepare(LATCH)?,
-            scope: prepare(SCOPE)?,
+            scopes: Scopes::new(connection)?,
             due: Due::new(connection, now)?,
             whole: BTreeSet::new(),
         })
@@ -148,10 +122,9 @@ impl<'c> Loads<'c> {
             Need::State(run) => rows.states.is_loaded(run),
             Need::Publication(id) => rows.publications.is_loaded(id),
             Need::Latch(id) => rows.latches.is_loaded(id),
-            Need::Waits(..) | Need::Inbox(_) | Need::Watchers(_) | Need::Subscribers(..) => {
-                self.whole.contains(need)
-            }
-            _ => false,
+            Need::Letter(id) => rows.mail.is_loaded(id),
+            Need::Queue(id) => rows.queues.is_loaded(id),
+            _ => is_list(need) && self.whole.contains(need),
         }
     }
 
@@ -182,17 +155,21 @@ impl<'c> Loads<'c> {
             Need::Run(run) => self.run(*run, rows)?,
             Need::Worker(worker) => self.worker(*worker, rows)?,
             Need::State(run) => self.state(*run, rows)?,
-            Need::Due(lanes, limit) => {
-                let found = self.due.search(lanes, *limit, now)?;
+            Need::Due(asked) => {
+                let found = self.due.search(asked, now)?;
                 self.found(found.runs, rows)?;
                 rows.found_next = found.next;
+                rows.looked_at = found.looked_at;
             }
+            Need::Unseen(limit) => self.unseen(*limit, rows, now)?,
             Need::Subtree(run, limit) => {
                 let found = self.subtree(*run, *limit)?;
                 self.found(found, rows)?;
             }
             Need::Waits(run, name) => self.waits(*run, name, rows)?,
             Need::AllWaits(run, waiters) => self.all_waits(*run, *waiters, rows)?,
+            Need::Letter(id) => self.one_mail(id, rows)?,
+            Need::Unread(run) => self.unread(*run, rows)?,
             Need::Mail(run, name, limit) => {
                 let limit = i64::try_from(*limit).unwrap_or(ALL);
                 self.mail(*run, name.as_str(), limit, rows)?;
@@ -201,26 +178,30 @@ impl<'c> Loads<'c> {
             Need::Offers(gate, limit) => self.offers(gate, *limit, rows)?,
             Need::Waiters(gate, limit) => self.waiters(gate, *limit, rows)?,
             Need::Watchers(run) => self.watchers(*run, rows)?,
-            Need::Subscribers(namespace, topic) => self.subscribers(namespace, topic, rows)?,
-            Need::Publication(id) => self.publication(*id, rows)?,
-            Need::OpenPublications(namespace, topic) => {
-                let values = (namespace.as_str(), topic.as_str(), now.0);
-                let found = self
-                    .open_publications
-                    .query_map(values, |row| row.get(0).map(PublicationId::from_bytes))?;
-                rows.open_publications = found.collect::<Result<_>>()?;
-                for id in rows.open_publications.clone() {
-                    self.publication(id, rows)?;
-                }
+            Need::Subscribers(namespace, topic) => {
+                self.scopes.subscribers(namespace, topic, rows)?;
             }
-            Need::Latch(id) => self.latch(*id, rows)?,
-            Need::Scope(run, execution, call) => self.scope((*run, *execution, *call), rows)?,
+            Need::Publication(id) => self.scopes.publication(*id, rows)?,
+            Need::OpenPublications(namespace, topic) => {
+                self.scopes
+                    .open_publications((namespace, topic), rows, now)?;
+            }
+            Need::Heard(id) => {
+                let heard = self.scopes.heard(*id)?;
+                self.found(heard.into_iter().collect(), rows)?;
+            }
+            Need::Latch(id) => self.scopes.latch(*id, rows)?,
+            Need::Queue(id) => self.scopes.queue(id, rows)?,
+            Need::Permits(id) => self.scopes.permits(id, rows)?,
+            Need::Audit(namespace) => self.scopes.last_audit(namespace, rows)?,
+            Need::Scope(run, execution, call) => {
+                let scope = (*run, *execution, *call);
+                let found = self.scopes.scope(scope)?;
+                found.iter().try_for_each(|run| self.run(*run, rows))?;
+                rows.scopes.insert(scope, found);
+            }
         }
-        let whole = matches!(
-            need,
-            Need::Waits(..) | Need::Inbox(_) | Need::Watchers(_) | Need::Subscribers(..)
-        );
-        if whole {
+        if is_list(&need) {
             self.whole.insert(need);
         }
         Ok(())
@@ -231,6 +212,19 @@ impl<'c> Loads<'c> {
             self.run(*run, rows)?;
         }
         rows.found = found;
+        Ok(())
+    }
+
+    /// Workers that were not seen for long.
+    fn unseen(&mut self, limit: usize, rows: &mut Rows, now: Timestamp) -> Result<()> {
+        let most = i64::try_from(limit).unwrap_or(ALL);
+        let values = (now.before(limits::UNSEEN).0, most);
+        let found = self.unseen.query_map(values, |row| row.get(0))?;
+        let found = found.map(|id| id.map(WorkerId::from_bytes));
+        rows.unseen = found.collect::<Result<_>>()?;
+        for worker in rows.unseen.clone() {
+            self.worker(worker, rows)?;
+        }
         Ok(())
     }
 
@@ -365,6 +359,13 @@ impl<'c> Loads<'c> {
         Ok(())
     }
 
+    fn unread(&mut self, run: RunId, rows: &mut Rows) -> Result<()> {
+        let found = self.unread.query_map([run.as_bytes()], columns::mail)?;
+        found
+            .into_iter()
+            .try_for_each(|mail| mail.map(|(id, row)| rows.mail.load(id, Some(row))))
+    }
+
     fn inbox(&mut self, run: RunId, rows: &mut Rows) -> Result<()> {
         let Some(namespace) = namespace(run, rows) else {
             return Ok(());
@@ -450,45 +451,6 @@ impl<'c> Loads<'c> {
             self.run_to_wake(watch.1, rows)?;
             rows.watches.load(watch, Some(()));
         }
-        Ok(())
-    }
-
-    fn subscribers(&mut self, namespace: &Name, topic: &Name, rows: &mut Rows) -> Result<()> {
-        let values = (namespace.as_str(), topic.as_str());
-        let found = self.subscribers.query_map(values, columns::subscription)?;
-        for subscription in found {
-            let (id, row) = subscription?;
-            rows.subscriptions.load(id, Some(row));
-        }
-        Ok(())
-    }
-
-    fn publication(&mut self, id: PublicationId, rows: &mut Rows) -> Result<()> {
-        let found = self
-            .publication
-            .query_row([id.as_bytes()], columns::publication)
-            .optional()?;
-        rows.publications.load(id, found.map(|(_, row)| row));
-        Ok(())
-    }
-
-    fn latch(&mut self, id: LatchId, rows: &mut Rows) -> Result<()> {
-        let values = (id.run.as_bytes(), id.execution, id.call, id.part);
-        let found = self.latch.query_row(values, columns::latch).optional()?;
-        rows.latches.load(id, found.map(|(_, row)| row));
-        Ok(())
-    }
-
-    fn scope(&mut self, scope: (RunId, u32, u32), rows: &mut Rows) -> Result<()> {
-        let values = (scope.0.as_bytes(), scope.1, scope.2);
-        let found = self
-            .scope
-            .query_map(values, |row| columns::run_id(row, 0))?;
-        let found = found.collect::<Result<Vec<_>>>()?;
-        for run in &found {
-            self.run(*run, rows)?;
-        }
-        rows.scopes.insert(scope, found);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result};
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [(&str, &str); 4] = [
+const MIGRATIONS: [(&str, &str); 10] = [
     (
         "0001_runs",
         include_str!("../../migrations/sqlite/0001_runs.sql"),
@@ -21,6 +21,30 @@ const MIGRATIONS: [(&str, &str); 4] = [
     (
         "0004_deadlines",
         include_str!("../../migrations/sqlite/0004_deadlines.sql"),
+    ),
+    (
+        "0005_retention",
+        include_str!("../../migrations/sqlite/0005_retention.sql"),
+    ),
+    (
+        "0006_workers",
+        include_str!("../../migrations/sqlite/0006_workers.sql"),
+    ),
+    (
+        "0007_audit",
+        include_str!("../../migrations/sqlite/0007_audit.sql"),
+    ),
+    (
+        "0008_leftovers",
+        include_str!("../../migrations/sqlite/0008_leftovers.sql"),
+    ),
+    (
+        "0009_queues",
+        include_str!("../../migrations/sqlite/0009_queues.sql"),
+    ),
+    (
+        "0010_flow_keys",
+        include_str!("../../migrations/sqlite/0010_flow_keys.sql"),
     ),
 ];
 

@@ -15,10 +15,11 @@ pub(crate) mod guard;
 mod load;
 mod log;
 mod migrate;
+mod moving;
 mod open;
+mod parked;
 mod patience;
 mod place;
-mod queue;
 mod read;
 mod readers;
 mod records;
@@ -37,6 +38,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use file::Schema;
+pub(crate) use moving::Side;
 pub use shared::Metrics;
 
 use crate::{Answer, Answered, Boxed, Clock, Error, Listener, Query, Request, Store, SystemClock};
@@ -132,6 +134,7 @@ impl Sqlite {
         let path = std::path::absolute(path)
             .map_err(|error| Error::Unusable(format!("{}: {error}", path.display())))?;
         let (prepared, identity) = open::prepare(&path, &options)?;
+        moving::check_moved(&prepared, &path)?;
         let writer = open::writer(&path, &options)?;
         drop(prepared);
         let shared = Arc::new(Shared::new(path, options, identity));
@@ -194,7 +197,7 @@ impl Store for Sqlite {
     }
 
     fn listen(&self, listener: Arc<dyn Listener>) {
-        self.shared.listen(listener);
+        self.shared.listeners.add(listener);
     }
 
     fn watch_closely(&self, closely: bool) {
@@ -219,7 +222,7 @@ impl Store for Sqlite {
             }
         }
         // A listener may hold the store that it listens to.
-        self.shared.forget_listeners();
+        self.shared.listeners.forget();
     }
 }
 

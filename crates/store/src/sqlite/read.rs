@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use roundel_core::{
-    GateId, JournalRow, KeyKind, Name, OfferId, Refusal, RunId, RunState, Target, Timestamp,
+    GateId, JournalRow, KeyKind, Name, OfferId, OfferRow, Refusal, RunId, RunState, Target,
+    Timestamp, WorkerRow,
 };
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql};
 
 use super::columns::{self, number, run_columns};
+use crate::cells::queue_columns;
 use crate::{
-    Answer, Dump, JournalPage, Page, Query, RunFilter, RunView, Stats, TopicView, topic_of,
+    Answer, AuditFilter, AuditView, Dump, JournalPage, Page, Permits, Query, QueueView, RunFilter,
+    RunView, Stats, TopicView, topic_of,
 };
 
 /// Rows in one page.
@@ -59,6 +62,8 @@ const CHILDREN: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_parent"),
     "WHERE parent_run = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
 );
+const BELOW: &str = "SELECT state, count(*) FROM roundel_run INDEXED BY roundel_run_parent \
+     WHERE parent_run = ?1 GROUP BY state";
 const SCOPE: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_scope"),
     "WHERE parent_run = ?1 AND parent_execution = ?2 AND parent_call = ?3 AND number >= ?4 \
@@ -81,14 +86,23 @@ const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
      AND first >= coalesce((SELECT max(first) FROM roundel_journal \
      WHERE run = ?1 AND execution = ?2 AND first <= ?3), 0) ORDER BY first LIMIT ?4";
 const EXISTS: &str = "SELECT 1 FROM roundel_run WHERE id = ?1";
-const MAIL: &str = "SELECT run, name, number, execution, call, body, at FROM roundel_mail \
+const MAIL: &str = "SELECT run, name, number, execution, call, body, at, \
+     policy, expires_at, parked_at FROM roundel_mail \
      WHERE run = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
 const STATE: &str = "SELECT version, value FROM roundel_state WHERE run = ?1";
 const WORKERS: &str =
-    "SELECT id, name, started_at, seen_at, suspect FROM roundel_worker ORDER BY id";
+    "SELECT id, name, started_at, seen_at, suspect, lanes FROM roundel_worker ORDER BY id";
 const RUN_COUNTS: &str = "SELECT workflow, version, state, count(*) \
      FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = ?1 \
      GROUP BY workflow, version, state";
+const AUDIT: &str = "SELECT namespace, number, at, operator, reason, action, target, run, \
+     detail, answer, seal FROM roundel_audit \
+     WHERE (namespace, number) > (?4, ?5) AND (?1 IS NULL OR namespace = ?1) AND ?2 IS NULL \
+     AND (?3 IS NULL OR operator = ?3) ORDER BY namespace, number LIMIT ?6";
+const AUDIT_OF_RUN: &str = "SELECT namespace, number, at, operator, reason, action, target, run, \
+     detail, answer, seal FROM roundel_audit INDEXED BY roundel_audit_run \
+     WHERE run = ?2 AND (namespace, number) > (?4, ?5) AND (?1 IS NULL OR namespace = ?1) \
+     AND (?3 IS NULL OR operator = ?3) ORDER BY namespace, number LIMIT ?6";
 const OFFER_COUNTS: &str = "SELECT name, count(*) FROM roundel_offer \
      WHERE namespace = ?1 AND taken_by IS NULL GROUP BY name ORDER BY name";
 const MAIL_COUNT: &str = "SELECT coalesce(sum(mail), 0) \
@@ -97,7 +111,7 @@ const MAIL_COUNT: &str = "SELECT coalesce(sum(mail), 0) \
 /// No number is higher; one less than the highest, so that it can be counted up.
 const LAST: u64 = i64::MAX as u64 - 1;
 /// Comes after every run.
-const AFTER_ALL: [u8; 17] = [0xFF; 17];
+pub(super) const AFTER_ALL: [u8; 17] = [0xFF; 17];
 
 /// Answers one question, or says that the run it is about does not exist.
 pub(super) fn answer(
@@ -111,6 +125,7 @@ pub(super) fn answer(
         | Query::Mail(run, ..)
         | Query::State(run)
         | Query::Children(run, ..)
+        | Query::Below(run)
         | Query::Scope { run, .. } => Some(*run),
         _ => None,
     };
@@ -122,6 +137,11 @@ pub(super) fn answer(
     reader.answer(query).map(Ok)
 }
 
+/// The place of a state among all.
+fn place(state: RunState) -> Option<usize> {
+    RunState::ALL.iter().position(|known| *known == state)
+}
+
 /// How many rows a page has.
 pub(super) fn page(limit: usize) -> i64 {
     i64::try_from(limit.clamp(1, PAGE)).expect("a small number")
@@ -130,11 +150,16 @@ pub(super) fn page(limit: usize) -> i64 {
 pub(super) struct Reader<'a>(&'a Connection);
 
 impl Reader<'_> {
+    /// In the transaction that is open.
+    pub(super) fn of(connection: &Connection) -> Reader<'_> {
+        Reader(connection)
+    }
+
     pub(super) fn connection(&self) -> &Connection {
         self.0
     }
 
-    fn answer(&self, query: &Query) -> Result<Answer> {
+    pub(super) fn answer(&self, query: &Query) -> Result<Answer> {
         Ok(match query {
             Query::Run(namespace, target) => {
                 Answer::Run(self.run(namespace, target)?.map(Box::new))
@@ -162,6 +187,7 @@ impl Reader<'_> {
                 let values = (run.as_bytes(), after, page(*limit) + 1);
                 Answer::Runs(self.views(CHILDREN, values, page(*limit))?)
             }
+            Query::Below(run) => Answer::Below(self.below(*run)?),
             Query::Scope {
                 run,
                 execution,
@@ -172,14 +198,11 @@ impl Reader<'_> {
                 let values = (run.as_bytes(), execution, call, from, limit + 1);
                 Answer::Runs(self.views(SCOPE, values, limit)?)
             }
-            Query::Subscriptions(namespace) => {
-                let found = self.all(SUBSCRIPTIONS, [namespace.as_str()], columns::subscription)?;
-                Answer::Subscriptions(found)
-            }
             Query::Publication(id) => {
                 let items = self.all(PUBLICATION, [id.as_bytes()], columns::publication)?;
                 Answer::Publications(Page { items, more: false })
             }
+            Query::Queues(namespace) => Answer::Queues(self.queues(namespace)?),
             Query::Topics(namespace) => Answer::Topics(self.topics(namespace)?),
             Query::Publications {
                 namespace,
@@ -198,9 +221,11 @@ impl Reader<'_> {
                 Answer::Publications(Page { items, more })
             }
             Query::Stats(namespace) => Answer::Stats(self.stats(namespace)?),
-            Query::Workers => Answer::Workers(self.all(WORKERS, [], columns::worker)?),
+            Query::Workers => Answer::Workers(self.workers()?),
             Query::Records(after, limit) => Answer::Records(self.records(*after, *limit)?),
             Query::Offers(after, limit) => Answer::Offers(self.offers(after.as_ref(), *limit)?),
+            Query::Parked(filter) => Answer::Parked(self.parked(filter)?),
+            Query::Audit(filter) => Answer::Audit(self.audit(filter)?),
             Query::Dump => Answer::Dump(Box::new(self.dump()?)),
         })
     }
@@ -215,6 +240,10 @@ impl Reader<'_> {
             .prepare_cached(sql)?
             .query_map(values, read)?
             .collect()
+    }
+
+    pub(super) fn workers(&self) -> Result<Vec<WorkerRow>> {
+        self.all(WORKERS, [], columns::worker)
     }
 
     fn run(&self, namespace: &Name, target: &Target) -> Result<Option<RunView>> {
@@ -302,6 +331,37 @@ impl Reader<'_> {
         Ok(topics.into_values().collect())
     }
 
+    fn audit(&self, filter: &AuditFilter) -> Result<Page<AuditView>> {
+        let limit = page(filter.limit);
+        let after = filter.after.as_ref();
+        let values = (
+            filter.namespace.as_ref().map(Name::as_str),
+            filter.run.map(|run| *run.as_bytes()),
+            filter.operator.as_ref().map(Name::as_str),
+            after.map_or("", |id| id.namespace.as_str()),
+            after.map_or(0, |id| number(id.number)),
+            limit + 1,
+        );
+        let sql = match filter.run {
+            Some(_) => AUDIT_OF_RUN,
+            None => AUDIT,
+        };
+        let mut items = self.all(sql, values, columns::audit)?;
+        let limit = usize::try_from(limit).expect("a small number");
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Ok(Page { items, more })
+    }
+
+    fn below(&self, run: RunId) -> Result<Vec<(RunState, u64)>> {
+        let mut counts = self.all(BELOW, [run.as_bytes()], |row| {
+            let count: i64 = row.get(1)?;
+            Ok((columns::state(row, 0)?, count.unsigned_abs()))
+        })?;
+        counts.sort_by_key(|(state, _)| place(*state));
+        Ok(counts)
+    }
+
     fn stats(&self, namespace: &Name) -> Result<Stats> {
         let namespace = [namespace.as_str()];
         let count = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
@@ -309,7 +369,6 @@ impl Reader<'_> {
             let state = columns::state(row, 2)?;
             Ok((columns::name(row, 0)?, row.get(1)?, state, count(row, 3)?))
         })?;
-        let place = |state| RunState::ALL.iter().position(|known| *known == state);
         runs.sort_by_key(|(name, version, state, _)| (name.clone(), *version, place(*state)));
         let offers = self.all(OFFER_COUNTS, namespace, |row| {
             Ok((columns::name(row, 0)?, count(row, 1)?))
@@ -322,14 +381,19 @@ impl Reader<'_> {
         })
     }
 
+    /// The queues of a tenant that have limits, and how many permits each has given.
+    fn queues(&self, namespace: &Name) -> Result<Vec<(QueueView, Permits)>> {
+        let queues = self.all(QUEUES, [namespace.as_str()], columns::queue)?;
+        let view = |(id, row): QueueView| {
+            let values = [id.namespace.as_str(), id.queue.as_str()];
+            let held = self.all(PERMITS, values, columns::permits)?;
+            Ok(((id, row), held.into_iter().collect()))
+        };
+        queues.into_iter().map(view).collect()
+    }
+
     /// Every row of every table, in order of its key.
     fn dump(&self) -> Result<Dump> {
-        let gate = |row: &Row<'_>| -> Result<GateId> {
-            Ok(GateId {
-                namespace: columns::name(row, 0)?,
-                name: columns::name(row, 1)?,
-            })
-        };
         Ok(Dump {
             lanes: self.all(DUMP_LANES, [], |row| columns::lane(row, 0))?,
             runs: self.all(DUMP_RUNS, [], columns::run)?,
@@ -338,13 +402,9 @@ impl Reader<'_> {
             mail: self.all(DUMP_MAIL, [], columns::mail)?,
             waits: self.all(DUMP_WAITS, [], columns::wait)?,
             gates: self.all(DUMP_GATES, [], |row| {
-                Ok((gate(row)?, columns::gate(row, 2)?))
+                Ok((gate_id(row)?, columns::gate(row, 2)?))
             })?,
-            offers: self.all(DUMP_OFFERS, [], |row| {
-                let (place, offer) = columns::offer(row, 2)?;
-                let gate = gate(row)?;
-                Ok((OfferId { gate, place }, offer))
-            })?,
+            offers: self.all(DUMP_OFFERS, [], offer)?,
             keys: self.all(DUMP_KEYS, [], |row| {
                 Ok((columns::key_id(row)?, columns::key(row, 3)?))
             })?,
@@ -352,12 +412,37 @@ impl Reader<'_> {
             states: self.all(DUMP_STATES, [], |row| {
                 Ok((columns::run_id(row, 0)?, columns::own_state(row, 1)?))
             })?,
-            workers: self.all(WORKERS, [], columns::worker)?,
+            workers: self.workers()?,
             subscriptions: self.all(DUMP_SUBSCRIPTIONS, [], columns::subscription)?,
             publications: self.all(DUMP_PUBLICATIONS, [], columns::publication)?,
             latches: self.all(DUMP_LATCHES, [], columns::latch)?,
+            queues: self.all(DUMP_QUEUES, [], columns::queue)?,
+            audit: self.all(DUMP_AUDIT, [], columns::audit)?,
         })
     }
+}
+
+const QUEUES: &str = concat!(
+    "SELECT ",
+    queue_columns!(),
+    " FROM roundel_queue WHERE namespace = ?1 ORDER BY queue"
+);
+const PERMITS: &str = "SELECT flow_key, count(*) FROM roundel_run WHERE flow = 1 AND lane IN ( \
+     SELECT id FROM roundel_lane WHERE namespace = ?1 AND workflow = ?2) GROUP BY flow_key";
+
+/// A gate: namespace, name.
+pub(super) fn gate_id(row: &Row<'_>) -> Result<GateId> {
+    Ok(GateId {
+        namespace: columns::name(row, 0)?,
+        name: columns::name(row, 1)?,
+    })
+}
+
+/// An offer: namespace, name, place, payload, taken_by, at.
+pub(super) fn offer(row: &Row<'_>) -> Result<(OfferId, OfferRow)> {
+    let (place, offer) = columns::offer(row, 2)?;
+    let gate = gate_id(row)?;
+    Ok((OfferId { gate, place }, offer))
 }
 
 const DUMP_SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
@@ -366,12 +451,20 @@ const DUMP_PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, b
      by_call, at, heard, closes_at, deadlines, context FROM roundel_publication ORDER BY id";
 const DUMP_LATCHES: &str = "SELECT run, execution, call, part, open, total, failed, closes_at \
      FROM roundel_latch ORDER BY run, execution, call, part";
+pub(super) const DUMP_QUEUES: &str = concat!(
+    "SELECT ",
+    queue_columns!(),
+    " FROM roundel_queue ORDER BY namespace, queue"
+);
+const DUMP_AUDIT: &str = "SELECT namespace, number, at, operator, reason, action, target, run, \
+     detail, answer, seal FROM roundel_audit ORDER BY namespace, number";
 const DUMP_LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";
 const DUMP_RUNS: &str = concat!("SELECT ", run_columns!(), " FROM roundel_run ORDER BY id");
 const DUMP_JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
      FROM roundel_journal ORDER BY run, execution, first";
 const DUMP_LABELS: &str = "SELECT run, name, value FROM roundel_label ORDER BY run, name, value";
-const DUMP_MAIL: &str = "SELECT run, name, number, execution, call, body, at \
+const DUMP_MAIL: &str = "SELECT run, name, number, execution, call, body, at, \
+     policy, expires_at, parked_at \
      FROM roundel_mail ORDER BY run, name, number";
 const DUMP_WAITS: &str = "SELECT run, name, call, place, taken_mail, taken_offer \
      FROM roundel_wait ORDER BY run, name, call";

@@ -11,7 +11,7 @@ use roundel_core::{GateId, GateRow, Lane, Name, OfferId, OfferRow, RunId, RunRow
 use rusqlite::{OptionalExtension, Result, Row};
 
 use super::columns::{self, number, run_columns};
-use super::read::{Reader, page};
+use super::read::{self, Reader, page};
 use crate::Page;
 
 /// Bytes after which a page ends with the run at hand.
@@ -28,7 +28,8 @@ const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
      FROM roundel_journal WHERE run > ?1 AND run <= ?2 ORDER BY run, execution, first";
 const LABELS: &str = "SELECT run, name, value FROM roundel_label \
      WHERE run > ?1 AND run <= ?2 ORDER BY run, name";
-const MAIL: &str = "SELECT run, name, number, execution, call, body, at FROM roundel_mail \
+const MAIL: &str = "SELECT run, name, number, execution, call, body, at, \
+     policy, expires_at, parked_at FROM roundel_mail \
      WHERE run > ?1 AND run <= ?2 ORDER BY run, name, number";
 const WAITS: &str = "SELECT run, name, call, place, taken_mail, taken_offer FROM roundel_wait \
      WHERE run > ?1 AND run <= ?2 ORDER BY run, name, call";
@@ -76,6 +77,19 @@ impl Reader<'_> {
         after: Option<RunId>,
         limit: usize,
     ) -> Result<Page<(RunId, RunRecord)>> {
+        let mut page = self.bare_records(after, limit)?;
+        for (_, record) in &mut page.items {
+            self.surroundings(record)?;
+        }
+        Ok(page)
+    }
+
+    /// Only what hangs under each run.
+    pub(super) fn bare_records(
+        &self,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Page<(RunId, RunRecord)>> {
         let after = after.map_or_else(Vec::new, |run| run.as_bytes().to_vec());
         let runs = self.all(RUNS, (&after, page(limit)), columns::run)?;
         let whole = runs.len() < usize::try_from(page(limit)).expect("a small number");
@@ -96,9 +110,6 @@ impl Reader<'_> {
         }
         let mut items: Vec<_> = range.found.into_iter().collect();
         items.retain(|(run, _)| *run <= range.last);
-        for (_, record) in &mut items {
-            self.surroundings(record)?;
-        }
         let more = !range.whole;
         Ok(Page { items, more })
     }
@@ -255,19 +266,7 @@ impl Reader<'_> {
         after: Option<&OfferId>,
         limit: usize,
     ) -> Result<Page<OfferRecord>> {
-        let (namespace, name, place) = after.map_or(("", "", 0), |id| {
-            let GateId { namespace, name } = &id.gate;
-            (namespace.as_str(), name.as_str(), number(id.place))
-        });
-        let values = (namespace, name, place, page(limit) + 1);
-        let mut found = self.all(OFFERS, values, |row| {
-            let gate = GateId {
-                namespace: columns::name(row, 0)?,
-                name: columns::name(row, 1)?,
-            };
-            let (place, offer) = columns::offer(row, 2)?;
-            Ok((OfferId { gate, place }, offer))
-        })?;
+        let mut found = self.bare_offers(after, page(limit) + 1)?;
         let limit = usize::try_from(page(limit)).expect("a small number");
         let more = found.len() > limit;
         found.truncate(limit);
@@ -286,6 +285,19 @@ impl Reader<'_> {
             });
         }
         Ok(Page { items, more })
+    }
+
+    /// Offers alone, so many at most.
+    pub(super) fn bare_offers(
+        &self,
+        after: Option<&OfferId>,
+        most: i64,
+    ) -> Result<Vec<(OfferId, OfferRow)>> {
+        let (namespace, name, place) = after.map_or(("", "", 0), |id| {
+            let GateId { namespace, name } = &id.gate;
+            (namespace.as_str(), name.as_str(), number(id.place))
+        });
+        self.all(OFFERS, (namespace, name, place, most), read::offer)
     }
 
     /// How many waits of the run say that they have this offer.

@@ -1,19 +1,17 @@
 //! What the threads of one open file have in common: the way to the writer, and the ways back.
 
 use std::fs::Metadata;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-
-use roundel_core::Hint;
 
 use super::Options;
 use super::patience::Pause;
-use super::queue::{self, Item, Queue};
 use super::readers::Reads;
-use crate::{Answered, Error, Listener, Request, Sink};
+use crate::Error;
+use crate::answers::{Listeners, answer_all};
+use crate::queue::{self, Item, Queue};
 
 pub(super) struct Shared {
     pub(super) path: PathBuf,
@@ -29,7 +27,7 @@ pub(super) struct Shared {
     #[cfg(test)]
     pub(super) faults: Mutex<std::collections::VecDeque<super::faults::Fault>>,
     in_flight: Mutex<Option<Vec<Item>>>,
-    listeners: Mutex<Vec<Arc<dyn Listener>>>,
+    pub(super) listeners: Listeners,
 }
 
 /// Which file it is, whatever its name.
@@ -109,7 +107,7 @@ impl Shared {
             #[cfg(test)]
             faults: Mutex::default(),
             in_flight: Mutex::new(None),
-            listeners: Mutex::new(Vec::new()),
+            listeners: Listeners::default(),
         }
     }
 
@@ -164,11 +162,11 @@ impl Shared {
         };
         if let Some(batch) = stuck {
             let message = format!("the commit has not returned within {within:?}");
-            self.answer_all(batch, &Error::Unknown(message));
+            answer_all(batch, &Error::Unknown(message));
         }
         if let Some(before) = Instant::now().checked_sub(within) {
             let error = Error::Unavailable(format!("nobody has come to it within {within:?}"));
-            self.answer_all(self.queue.take_older(before), &error);
+            answer_all(self.queue.take_older(before), &error);
             self.reads.refuse_older(before, &error);
         }
     }
@@ -194,67 +192,6 @@ impl Shared {
             requests: read(&counters.requests),
             bytes: read(&counters.bytes),
         }
-    }
-
-    /// Hands the answers back: one call for each sink, in order.
-    pub(super) fn deliver(&self, batch: Vec<Item>) {
-        let mut sinks: Vec<(Arc<dyn Sink>, Vec<Answered>)> = Vec::new();
-        for item in batch {
-            let Request { ask, tag, sink } = item.request;
-            let result = item.result.expect("a delivered request was decided");
-            let answer = Answered { tag, result, ask };
-            match sinks
-                .iter_mut()
-                .find(|(known, _)| Arc::ptr_eq(known, &sink))
-            {
-                Some((_, answers)) => answers.push(answer),
-                None => sinks.push((sink, vec![answer])),
-            }
-        }
-        for (sink, answers) in sinks {
-            guarded(|| sink.deliver(answers));
-        }
-    }
-
-    /// The same answer to all.
-    pub(super) fn answer_all(&self, mut batch: Vec<Item>, error: &Error) {
-        for item in &mut batch {
-            item.result = Some(Err(error.clone()));
-        }
-        self.deliver(batch);
-    }
-
-    pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
-        lock(&self.listeners).push(listener);
-    }
-
-    pub(super) fn forget_listeners(&self) {
-        let listeners = std::mem::take(&mut *lock(&self.listeners));
-        drop(listeners);
-    }
-
-    pub(super) fn hint(&self, hints: &[Hint]) {
-        if hints.is_empty() {
-            return;
-        }
-        let listeners = lock(&self.listeners).clone();
-        for listener in &listeners {
-            guarded(|| listener.hints(hints.to_vec()));
-        }
-    }
-
-    pub(super) fn others_committed(&self) {
-        let listeners = lock(&self.listeners).clone();
-        for listener in &listeners {
-            guarded(|| listener.others_committed());
-        }
-    }
-}
-
-/// Somebody else's panic must not end the thread that answers everybody.
-fn guarded(f: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(f)).is_err() {
-        tracing::error!("a receiver of answers panicked");
     }
 }
 

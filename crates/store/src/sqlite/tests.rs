@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use roundel_core::{GateId, LaneId, Need, Op, Reply, Round, Rows, RunId, WorkerId};
+use roundel_core::{Due, Fence, GateId, LaneId, Need, Op, Reply, Round, Rows, RunId, WorkerId};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
@@ -63,8 +63,8 @@ fn a5_a_commit_that_did_not_happen_is_done_again() {
 struct Counted(RunId, Arc<AtomicUsize>);
 
 impl Work for Counted {
-    fn lease(&self) -> (RunId, WorkerId, u64) {
-        (self.0, WORKER, 1)
+    fn lease(&self) -> (RunId, WorkerId, Fence) {
+        (self.0, WORKER, round(self.0, 1).fence())
     }
 
     fn run(&mut self, tx: Tx) -> Worked {
@@ -287,7 +287,12 @@ fn statements_are_prepared_once_whatever_the_limits() {
     };
     for limit in 1..10 {
         for need in [
-            Need::Due(vec![LaneId(1)], limit),
+            Need::Due(Due {
+                lanes: vec![(LaneId(1), limit)],
+                ahead: Vec::new(),
+                keyed: Vec::new(),
+                limit,
+            }),
             Need::Mail(run(1), FLOW, limit),
             Need::Offers(gate.clone(), limit),
             Need::Waiters(gate.clone(), limit),

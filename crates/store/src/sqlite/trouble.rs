@@ -14,6 +14,8 @@ pub(super) enum Trouble {
     Culprit(String),
     /// Something panicked: find out whose it was.
     Panic(String),
+    /// The database was moved: nothing is ever committed here again.
+    Moved(String),
     /// The step of this request ended the transaction.
     Ended(usize),
     /// The commit failed in a way that leaves its outcome open.

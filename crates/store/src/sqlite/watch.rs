@@ -41,7 +41,7 @@ fn look(shared: &Shared, connection: &Connection) -> rusqlite::Result<()> {
         if seen.replace(now) != Some(now) {
             let found = count(&mut others, &shared.incarnation)?;
             if std::mem::replace(&mut known, found) != found {
-                shared.others_committed();
+                shared.listeners.others_committed();
             }
         }
         let closely = shared.closely.load(Ordering::Relaxed);

@@ -7,7 +7,7 @@
 //! | a step ended the transaction | that step is refused; all others are decided again |
 //! | a statement failed, or something panicked | halves are tried until the culprit is alone |
 //! | the commit failed, outcome open | after asking the file: their replies, or decided again |
-//! | the file was replaced or deleted | unusable |
+//! | the file was replaced or deleted, or its rows were moved elsewhere | unusable |
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,15 +15,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use roundel_core::Hint;
+use roundel_core::{Hint, Op};
 use rusqlite::Connection;
 
 use super::batch::Session;
 use super::log::{Log, Move, move_log};
-use super::queue::{BATCH, Item, Woken};
 use super::shared::Shared;
 use super::trouble::{Trouble, is_busy};
-use super::{doubt, open};
+use super::{doubt, moving, open};
+use crate::answers::{answer_all, deliver};
+use crate::queue::{BATCH, Item, Woken};
 use crate::{Ask, Error, TxError};
 
 /// How long a batch takes up what comes in while it is decided.
@@ -127,7 +128,7 @@ impl Writer {
                 return Exit::Closed;
             };
             if let Some(gone) = self.shared.gone() {
-                self.shared.answer_all(batch, &Error::Unusable(gone));
+                answer_all(batch, &Error::Unusable(gone));
                 continue;
             }
             let tried = catch_unwind(AssertUnwindSafe(|| {
@@ -135,8 +136,8 @@ impl Writer {
             }));
             let trouble = match tried {
                 Ok(Ok(hints)) => {
-                    self.shared.deliver(batch);
-                    self.shared.hint(&hints);
+                    deliver(batch);
+                    self.shared.listeners.hint(&hints);
                     self.log
                         .keep_short(connection, self.shared.options.busy_wait());
                     continue;
@@ -218,7 +219,15 @@ impl Writer {
         let mut tries = 0;
         loop {
             match session.begin() {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    return match session.moved() {
+                        None => Ok(()),
+                        Some(mark) => {
+                            let path = &self.shared.path;
+                            Err(Trouble::Moved(moving::refusal(path, mark)))
+                        }
+                    };
+                }
                 Err(error) => {
                     if !is_busy(&error) {
                         return Err(error.into());
@@ -260,24 +269,25 @@ impl Writer {
         self.shared.counters.retry();
         match trouble {
             Trouble::Passing(message) => {
-                self.shared.answer_all(batch, &Error::Unavailable(message));
+                answer_all(batch, &Error::Unavailable(message));
             }
             Trouble::Broken(message) => {
-                self.shared.answer_all(batch, &Error::Unavailable(message));
+                answer_all(batch, &Error::Unavailable(message));
                 return Some(Exit::Reopen(None));
             }
             Trouble::Ended(place) => {
                 if !refuse(&mut batch[place], TxError::Refused(ENDED.into())) {
                     let culprit = batch.remove(place);
                     let error = Error::Unusable("a refused step panicked".into());
-                    self.shared.answer_all(vec![culprit], &error);
+                    answer_all(vec![culprit], &error);
                 }
                 self.again.push_front(batch);
             }
+            Trouble::Moved(message) => answer_all(batch, &Error::Unusable(message)),
             Trouble::Culprit(message) => self.find_culprit(batch, Some(message)),
             Trouble::Panic(message) if batch.len() == 1 => {
                 tracing::error!(%message, "a request panicked");
-                self.shared.answer_all(batch, &Error::Unusable(message));
+                answer_all(batch, &Error::Unusable(message));
             }
             Trouble::Panic(_) => self.find_culprit(batch, None),
             Trouble::Doubt(message) => {
@@ -303,22 +313,22 @@ impl Writer {
         }
         let message = message.unwrap_or_default();
         let step = batch.first().is_some_and(|item| {
-            matches!(*item.request.ask, Ask::Work(_)) && item.refused.is_none()
+            matches!(*item.request.ask, Ask::Work(_)) && item.instead.is_none()
         });
         if step && refuse(&mut batch[0], TxError::Database(message.clone())) {
             self.again.push_front(batch);
             return;
         }
         tracing::error!(%message, "a request cannot be carried out");
-        self.shared.answer_all(batch, &Error::Unusable(message));
+        answer_all(batch, &Error::Unusable(message));
     }
 
     /// Learns whether a batch was committed, on a fresh connection.
     fn resolve(&mut self, connection: &Connection, doubt: Doubt) -> Option<Exit> {
         match doubt::was_committed(connection, &self.shared, doubt.number) {
             Ok(true) => {
-                self.shared.deliver(doubt.batch);
-                self.shared.hint(&doubt.hints);
+                deliver(doubt.batch);
+                self.shared.listeners.hint(&doubt.hints);
             }
             Ok(false) => self.again.push_front(doubt.batch),
             Err(message) => {
@@ -336,7 +346,7 @@ impl Writer {
     fn leave_unknown(&self, doubt: Option<Doubt>, why: &dyn std::fmt::Display) {
         if let Some(Doubt { batch, message, .. }) = doubt {
             let message = format!("{message}; and then: {why}");
-            self.shared.answer_all(batch, &Error::Unknown(message));
+            answer_all(batch, &Error::Unknown(message));
         }
     }
 
@@ -373,7 +383,7 @@ impl Writer {
     fn refuse_all(&mut self, error: &Error) {
         let mut all: Batch = self.again.drain(..).flatten().collect();
         all.extend(self.shared.queue.take_older(Instant::now()));
-        self.shared.answer_all(all, error);
+        answer_all(all, error);
     }
 }
 
@@ -385,8 +395,9 @@ fn refuse(item: &mut Item, error: TxError) -> bool {
     let Ask::Work(work) = &mut *item.request.ask else {
         unreachable!("only steps run code in the transaction");
     };
-    item.refused = catch_unwind(AssertUnwindSafe(|| Box::new(work.refused(error)))).ok();
-    item.refused.is_some()
+    let round = catch_unwind(AssertUnwindSafe(|| work.refused(error))).ok();
+    item.instead = round.map(|round| Box::new(Op::Commit(round)));
+    item.instead.is_some()
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

@@ -21,7 +21,7 @@ pub enum Value {
 }
 
 impl Value {
-    fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         match self {
             Value::Null => "null",
             Value::Integer(_) => "an integer",
@@ -260,6 +260,11 @@ impl Column for &str {
 }
 
 impl Row {
+    #[cfg(feature = "postgres")]
+    pub(super) fn new(names: std::sync::Arc<[String]>, values: Vec<Value>) -> Row {
+        Row { names, values }
+    }
+
     /// The value of a column, by place from 0 or by name.
     ///
     /// # Errors
@@ -281,11 +286,21 @@ impl Row {
     }
 }
 
-/// Binds `$1` or `?1` to the first value and so on, and `?` by its place.
+/// Binds `$1` or `?1` to the first value and so on, and `?` by its place, if there is no other.
 pub(super) fn bind(statement: &mut Statement<'_>, values: &[Value]) -> Result<(), TxError> {
     let (mut most, count) = (0, statement.parameter_count());
+    let mut named = None;
     for at in 1..=count {
-        let place = match statement.parameter_name(at) {
+        let name = statement.parameter_name(at);
+        // The place of a `?` among numbers is not what it looks like.
+        if named.replace(name.is_some()) == Some(name.is_none()) {
+            return Err(TxError::Database(
+                "the statement has parameters with numbers and some without; \
+                 write all of them as `$1`, `$2`"
+                    .into(),
+            ));
+        }
+        let place = match name {
             None => at,
             Some(name) => numbered(name)?,
         };
@@ -301,7 +316,7 @@ pub(super) fn bind(statement: &mut Statement<'_>, values: &[Value]) -> Result<()
     Ok(())
 }
 
-fn miscounted(wanted: usize, values: &[Value]) -> TxError {
+pub(super) fn miscounted(wanted: usize, values: &[Value]) -> TxError {
     let given = values.len();
     TxError::Database(format!(
         "the statement has {wanted} parameters, and {given} were given"

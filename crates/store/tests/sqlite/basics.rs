@@ -70,6 +70,7 @@ fn a_signal_reaches_a_waiting_run_and_is_consumed() {
         name: name("signed"),
         payload: payload("true"),
         policy: Policy::Keep,
+        expires: None,
         key: Some(name("once")),
         claimant: None,
     };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use roundel_core::{GateId, Op, Refusal, Reply, RunId, WorkerId};
+use roundel_core::{Fence, GateId, Op, Refusal, Reply, RunId, WorkerId};
 use roundel_store::{Answered, Ask, Error, Row, Sqlite, Store, Tx, TxError, Value, Work, Worked};
 
 use crate::disk::{Disk, Plan};
@@ -22,8 +22,8 @@ struct Step {
 }
 
 impl Work for Step {
-    fn lease(&self) -> (RunId, WorkerId, u64) {
-        (self.run, WORKER, self.epoch)
+    fn lease(&self) -> (RunId, WorkerId, Fence) {
+        (self.run, WORKER, round(self.run, self.epoch).fence())
     }
 
     fn run(&mut self, tx: Tx) -> Worked {
@@ -179,7 +179,7 @@ fn a_step_whose_round_is_refused_leaves_nothing() {
     })];
     struct Wrong(Box<dyn Work>);
     impl Work for Wrong {
-        fn lease(&self) -> (RunId, WorkerId, u64) {
+        fn lease(&self) -> (RunId, WorkerId, Fence) {
             self.0.lease()
         }
         fn run(&mut self, tx: Tx) -> Worked {
@@ -445,6 +445,8 @@ fn parameters_are_found_by_number_or_place_and_counted() {
             }
             let named = now_or_never(tx.query("SELECT :name", (1,)));
             assert!(matches!(named, Err(TxError::Database(_))));
+            let mixed = now_or_never(tx.query("SELECT $2, ?", ("a", "b")));
+            assert!(matches!(mixed, Err(TxError::Database(_))), "{mixed:?}");
             true
         }),
     );
@@ -508,8 +510,8 @@ fn e1_a_panic_in_a_step_is_refused_and_harms_nobody_else() {
 struct Hopeless(RunId);
 
 impl Work for Hopeless {
-    fn lease(&self) -> (RunId, WorkerId, u64) {
-        (self.0, WORKER, 2)
+    fn lease(&self) -> (RunId, WorkerId, Fence) {
+        (self.0, WORKER, round(self.0, 2).fence())
     }
 
     fn run(&mut self, _: Tx) -> Worked {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use roundel_core::{
-    Claimant, Committed, Context, Deadlines, Entry, Lane, LaneId, Name, Op, Payload, Register,
-    Reply, Round, RunId, RunRow, Start, Started, Then, Timestamp, WorkerId, encode_entries,
+    Claimant, Committed, Entry, Lane, LaneId, Name, Op, Payload, Register, Reply, Round, RunId,
+    RunRow, Start, Started, Then, Timestamp, WorkerId, encode_entries,
 };
 use roundel_store::{
     Answer, Answered, Ask, Dump, Error, ManualClock, Options, Query, Request, Sink, Sqlite, Store,
@@ -94,21 +94,8 @@ pub(crate) fn claimant() -> Claimant {
 
 pub(crate) fn start(number: u128) -> Start {
     Start {
-        namespace: SPACE,
-        run: run(number),
-        workflow: FLOW,
         version: Some(1),
-        key: None,
-        input: Payload::null(),
-        labels: Vec::new(),
-        priority: 0,
-        at: None,
-        parent: None,
-        deadlines: Deadlines::default(),
-        context: Context::default(),
-        claimant: None,
-        first: None,
-        signal: None,
+        ..Start::new(SPACE, run(number), FLOW, Payload::null())
     }
 }
 

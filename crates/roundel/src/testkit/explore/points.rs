@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use roundel_core::{Op, Round, RunId, WorkerId};
+use roundel_core::{Fence, Op, Round, RunId, WorkerId};
 use roundel_store::{Ask, Fate, Faults, Memory, Point, Tx, TxError, Work, Worked};
 use tokio::sync::Notify;
 
@@ -309,7 +309,7 @@ impl Watched {
 }
 
 impl Work for Watched {
-    fn lease(&self) -> (RunId, WorkerId, u64) {
+    fn lease(&self) -> (RunId, WorkerId, Fence) {
         self.work.lease()
     }
 

@@ -44,6 +44,8 @@ impl Words {
             Op::Commit(round) => self.round(round),
             Op::Signal(signal) => format!("the signal `{}`", signal.name),
             Op::Offer(offer) => format!("the offer `{}`", offer.name),
+            Op::Redirect(_) => "what is done about a parked signal".into(),
+            Op::IfParked(op) => self.op(op),
             Op::Cancel(_) => "a request to end a run".into(),
             Op::Patch(_) => "a patch of a run's state".into(),
             Op::Claim(_) => "a claim".into(),
@@ -58,6 +60,9 @@ impl Words {
             Op::Accept(_) => "the acceptance of a failed rollback".into(),
             Op::Resume(_) => "a request to resume a run".into(),
             Op::Delete(_) => "a request to delete a run".into(),
+            Op::Forget(_) => "a request to forget a publication".into(),
+            Op::Limit(limit) => format!("the limits of the queue `{}`", limit.queue.queue),
+            Op::Audited(audited) => format!("{}, audited", self.op(&audited.op)),
         }
     }
 

@@ -7,11 +7,11 @@ use roundel::{Begun, Cx, Failure, Result, RunState, Workflow};
 
 use super::ledger::{ends, state};
 use super::trace::Trace;
-use crate::support::{Db, both, until};
+use crate::support::{Db, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 
-both![
+all![
     sc_35_concurrent_branches_are_undone_in_descending_order_of_completion,
     sc_34_an_effect_that_lost_a_select_is_undone,
     sc_34_an_effect_that_was_cancelled_while_it_ran_is_undone,

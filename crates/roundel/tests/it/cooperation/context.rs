@@ -5,7 +5,7 @@ use std::time::Duration;
 use roundel::{Client, Cx, Failure, Key, Result, RunState, Signal, Topic, Tx, Workflow};
 
 use super::trace::Trace;
-use crate::support::{Db, both, until};
+use crate::support::{Db, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 const STOCK: Workflow<u32, u32> = Workflow::named("stock");
@@ -16,7 +16,7 @@ const TRACED: Key<Vec<u32>> = Key::named("traced");
 const ANYTHING: Key<serde_json::Value> = Key::named("änything {\"}");
 const GO: Signal<u32> = Signal::named("go");
 
-both![
+all![
     sc_60_context_flows_down_as_it_is_at_that_moment,
     sc_60_what_a_step_sets_is_gone_if_the_step_fails,
     sc_60_in_rollback_the_parents_context_wins,

@@ -10,7 +10,7 @@ use roundel::{
 };
 
 use super::trace::Trace;
-use crate::support::{Db, Process, both, until};
+use crate::support::{Db, Process, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 const STOCK: Workflow<u32, u32> = Workflow::named("stock");
@@ -18,10 +18,11 @@ const LABEL: Workflow<u32, u32> = Workflow::named("label");
 const PLACED: Topic<u32> = Topic::named("placed");
 const GO: Signal<u32> = Signal::named("go");
 
-const SOON: Duration = Duration::from_millis(40);
+const SOON: Duration = Duration::from_millis(400);
 const LONG: Duration = Duration::from_secs(600);
 
-both![
+all![
+    d24_a_run_that_finishes_at_its_deadline_has_one_end,
     sc_43_a_missed_deadline_undoes_what_was_done_and_names_its_source,
     sc_43_a_run_with_nothing_to_undo_fails,
     sc_43_children_have_the_deadline_of_their_parent,
@@ -31,7 +32,6 @@ both![
     sc_43_a_child_whose_deadline_has_passed_runs_no_step,
     sc_43_a_missed_rollback_deadline_ends_as_rollback_failed,
     sc_43_a_deadline_survives_a_crash_and_a_new_execution,
-    d24_a_run_that_finishes_at_its_deadline_has_one_end,
     sc_42_an_operator_undoes_what_is_long_past_its_deadline,
 ];
 
@@ -379,21 +379,21 @@ async fn d24_a_run_that_finishes_at_its_deadline_has_one_end(db: Db) {
         let start = process.start(ORDER, &1).forward_deadline(deadline);
         ended.push(start.await.unwrap());
     }
-    let mut completed = 0;
+    let mut rolled_back = 0;
     for mut order in ended {
         let result = order.result().await;
-        let state = ends(&process, order.id()).await;
-        match result {
-            Ok(_) => completed += 1,
-            Err(_) => {
+        match ends(&process, order.id()).await {
+            RunState::Completed => assert_eq!(result.unwrap(), 1),
+            state => {
                 deadline_of(&failure_of(&process, order.id()).await);
+                // On a busy machine the time may be over before there is anything to undo.
+                assert!([RunState::RolledBack, RunState::Failed].contains(&state));
+                rolled_back += usize::from(state == RunState::RolledBack);
             }
         }
-        let legal = [RunState::Completed, RunState::RolledBack];
-        assert!(legal.contains(&state), "{state:?}");
     }
     let undone = trace.all().iter().filter(|line| *line == "undo a").count();
-    assert_eq!(undone + completed, 24, "each completed or undid the first");
+    assert_eq!(undone, rolled_back, "who rolled back undid the first, once");
 }
 
 async fn sc_42_an_operator_undoes_what_is_long_past_its_deadline(db: Db) {

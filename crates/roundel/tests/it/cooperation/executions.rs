@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use roundel::{Begun, Cx, EngineBuilder, Failure, Result, RunState, Undone, Workflow};
 
-use super::ledger::{ends, reserve, state};
+use super::ledger::{ends, over_or_dead, reserve, state};
 use super::trace::Trace;
-use crate::support::{Db, both, until};
+use crate::support::{Db, all, until};
 
 const LOOP: Workflow<u32, u32> = Workflow::named("loop");
 const STOCK: Workflow<u32, u32> = Workflow::named("stock");
@@ -16,12 +16,13 @@ const FAILS: [u32; 2] = [3, 33];
 const COMPLETES: u32 = 13;
 const SLEEPS: u32 = 23;
 
-both![
+// Not on a server: a process that crashes there loses its connections, and is told so at once.
+all![
+    sc_36_a_rollback_through_them_goes_on_after_a_crash,
     sc_36_a_failure_reaches_the_executions_before_newest_first,
     sc_36_what_was_declared_settled_stays,
     sc_36_an_undo_on_request_reaches_them_too,
     sc_36_a_cancel_reaches_them_though_the_last_did_nothing,
-    sc_36_a_rollback_through_them_goes_on_after_a_crash,
     sc_36_an_execution_of_a_version_that_is_not_here_parks_the_run,
 ];
 
@@ -173,10 +174,7 @@ async fn sc_36_a_rollback_through_them_goes_on_after_a_crash(db: Db) {
             }
         });
         first.undo(run).await.unwrap();
-        until("it is over, or dead", async || {
-            first.store.is_cut() || state(&first, run).await.has_ended()
-        })
-        .await;
+        over_or_dead(&first, run).await;
         let died = first.store.is_cut();
         first.crash();
         let second = db.start(|engine| set_up(engine).lease(lease)).await;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use roundel::{Cx, Failure, RunState, Tx, Workflow};
 
-use crate::support::{Db, both, until};
+use crate::support::{Db, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 const PART: Workflow<u32, u32> = Workflow::named("part");
 
-both![
+all![
     sc_30_an_undo_in_the_database_that_fails_for_now_is_tried_again,
     sc_62_a_child_that_was_deleted_has_no_result,
 ];

@@ -14,7 +14,7 @@ pub async fn reserve(cx: &Cx, trace: &Trace, item: String) -> Result<String> {
         let item = item.clone();
         async move {
             tx.execute(TABLE, ()).await?;
-            tx.execute("INSERT INTO stock VALUES (?1)", (item.as_str(),))
+            tx.execute("INSERT INTO stock VALUES ($1)", (item.as_str(),))
                 .await?;
             Ok::<_, Failure>(item)
         }
@@ -22,7 +22,7 @@ pub async fn reserve(cx: &Cx, trace: &Trace, item: String) -> Result<String> {
     .undo(move |tx: Tx, item: String| {
         let trace = traced.clone();
         async move {
-            let gone = tx.execute("DELETE FROM stock WHERE item = ?1", (item.as_str(),));
+            let gone = tx.execute("DELETE FROM stock WHERE item = $1", (item.as_str(),));
             if gone.await? != 1 {
                 return Err(Failure::permanent(format!("{item} is not there")));
             }
@@ -45,4 +45,13 @@ pub async fn ends(process: &Process, run: RunId) -> RunState {
     })
     .await;
     state(process, run).await
+}
+
+/// Waits until the run has ended, or its process is dead: who asks that is told nothing.
+pub async fn over_or_dead(process: &Process, run: RunId) {
+    until("it is over, or dead", async || {
+        let row = process.run(run).await;
+        process.store.is_cut() || row.unwrap().row.state.has_ended()
+    })
+    .await;
 }

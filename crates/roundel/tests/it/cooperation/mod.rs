@@ -1,6 +1,8 @@
 //! Structured cooperation: a step is done when everything that it set off is done, and a failure
 //! rolls back through all of it.
 
+mod absent;
+mod again;
 mod branches;
 mod context;
 mod deadlines;
@@ -10,8 +12,9 @@ mod found;
 mod ledger;
 mod named;
 mod publishing;
+mod readable;
 mod resumed;
 mod rollback;
 mod sagas;
-mod trace;
+pub mod trace;
 mod windows;

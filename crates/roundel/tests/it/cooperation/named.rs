@@ -6,13 +6,13 @@ use roundel::{Cx, EngineBuilder, Failure, Retry, RunState, Tx, Undo, Undoing, Wo
 
 use super::ledger::{ends, state};
 use super::trace::Trace;
-use crate::support::{Db, both, until};
+use crate::support::{Db, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 const RELEASE: Undo<String> = Undo::named("release");
 const REFUND: Undo<u32> = Undo::named("refund");
 
-both![
+all![
     sc_35_a_named_undo_runs_though_the_code_has_changed,
     sc_35_a_named_undo_that_is_not_registered_parks_the_run,
     sc_34_a_named_undo_of_an_effect_that_failed_gets_its_key,
@@ -23,7 +23,7 @@ fn undos(engine: EngineBuilder, trace: &Trace) -> EngineBuilder {
     let release = move |tx: Tx, item: String| {
         let trace = one.clone();
         async move {
-            let gone = tx.execute("DELETE FROM stock WHERE item = ?1", (item.as_str(),));
+            let gone = tx.execute("DELETE FROM stock WHERE item = $1", (item.as_str(),));
             assert_eq!(gone.await?, 1);
             trace.add(format!("release {item}"));
             Ok::<_, Failure>(())
@@ -52,7 +52,7 @@ async fn order(cx: Cx, of: u32) -> roundel::Result<u32> {
         async move {
             tx.execute("CREATE TABLE IF NOT EXISTS stock (item TEXT)", ())
                 .await?;
-            tx.execute("INSERT INTO stock VALUES (?1)", (item,)).await?;
+            tx.execute("INSERT INTO stock VALUES ($1)", (item,)).await?;
             Ok::<_, Failure>(())
         }
     });

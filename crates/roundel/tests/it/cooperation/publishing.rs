@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use roundel::{Cx, Failure, Result, RunId, RunState, Signal, Topic, Workflow, child_failures};
 
+use roundel_core::Op;
+use roundel_store::Ask;
+
 use super::trace::Trace;
-use crate::support::{Db, Process, both, until};
+use crate::support::{Db, Fault, Process, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 const STOCK: Workflow<u32, u32> = Workflow::named("stock");
@@ -16,10 +19,13 @@ const PLACED: Topic<u32> = Topic::named("placed");
 const PACKED: Topic<u32> = Topic::named("packed");
 const GO: Signal<u32> = Signal::named("go");
 
-both![
+all![
     sc_01_each_subscribed_workflow_starts_one_run_per_publication,
     sc_10_a_parent_goes_on_when_all_below_have_ended,
     sc_03_what_a_step_publishes_is_waited_for,
+    sc_04_a_lost_notification_costs_time_only,
+    sc_11_a_step_that_set_nothing_off_goes_on_at_once_on_the_same_worker,
+    sc_01_a_process_works_on_nothing_before_it_has_subscribed,
     sc_12_a_topic_without_subscribers_lets_the_step_go_on,
     sc_15_a_later_subscription_joins_nothing,
     sc_22_a_failure_is_seen_when_all_siblings_have_ended,
@@ -172,6 +178,79 @@ async fn sc_03_what_a_step_publishes_is_waited_for(db: Db) {
     assert_eq!(stock.items.len(), 2);
     let state = process.run(failing.id()).await.unwrap().row.state;
     assert_eq!(state, RunState::Failed);
+}
+
+async fn sc_04_a_lost_notification_costs_time_only(db: Db) {
+    let db = db.with_manual_clock();
+    let order = |cx: Cx, of: u32| async move {
+        let ended = cx.publish(PLACED, &of).await?;
+        ended.iter().map(|end| end.output::<u32>()).sum()
+    };
+    // However slow this machine is, no lease ends while time flies.
+    let works = db.start(|engine| {
+        let engine = engine.lease(roundel::limits::LEASE).register(ORDER, order);
+        let engine = engine.register(STOCK, plus).subscribe(PLACED, STOCK);
+        engine.register(MAIL, plus).subscribe(PLACED, MAIL)
+    });
+    let works = works.await;
+    works.store.lose_hints();
+    let client = db.start(|engine| engine).await;
+    client.store.lose_hints();
+    let mut run = client.start(ORDER, &7).await.unwrap();
+    let ended = tokio::spawn(async move { run.result().await });
+    until("it has ended", || {
+        db.advance(Duration::from_secs(1));
+        std::future::ready(ended.is_finished())
+    })
+    .await;
+    assert_eq!(ended.await.unwrap().unwrap(), 16);
+    assert_eq!(db.dump().await.runs.len(), 3);
+}
+
+async fn sc_01_a_process_works_on_nothing_before_it_has_subscribed(db: Db) {
+    let client = db.start(|engine| engine).await;
+    let mut run = client.start(ORDER, &7).await.unwrap();
+    let order = |cx: Cx, of: u32| async move {
+        let ended = cx.publish(PLACED, &of).await?;
+        ended.iter().map(|end| end.output::<u32>()).sum()
+    };
+    let store = db.open();
+    let subscribes = |ask: &Ask| matches!(ask, Ask::Op(Op::Subscribe(_)));
+    store.once(Fault::Hold, subscribes);
+    let works = db.start_over(store.clone(), |engine| {
+        let engine = engine.register(ORDER, order).register(STOCK, plus);
+        let engine = engine.register(MAIL, plus).subscribe(PLACED, STOCK);
+        engine.subscribe(PLACED, MAIL)
+    });
+    let release = async {
+        until("it subscribes", async || store.held() == 1).await;
+        // Time enough to do what it must not.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        store.release();
+    };
+    let (works, ()) = tokio::join!(works, release);
+    assert_eq!(run.result().await.unwrap(), 16, "both have heard it");
+    works.shutdown().await;
+}
+
+async fn sc_11_a_step_that_set_nothing_off_goes_on_at_once_on_the_same_worker(db: Db) {
+    let order = |cx: Cx, of: u32| async move {
+        let mut sum = of;
+        for _ in 0..5 {
+            sum = cx
+                .step("add", move |_| async move { Ok::<_, Failure>(sum + 1) })
+                .await?;
+        }
+        Ok(sum)
+    };
+    let one = db.start(|engine| engine.register(ORDER, order)).await;
+    let two = db.start(|engine| engine.register(ORDER, order)).await;
+    let mut run = one.start(ORDER, &1).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 6);
+    let dump = db.dump().await;
+    assert_eq!(dump.latches, [], "nothing was set off, nothing is counted");
+    // Nobody else ever had it, and it was never begun anew from its journal.
+    assert_eq!((one.metrics().replays, two.metrics().rounds), (0, 0));
 }
 
 async fn sc_12_a_topic_without_subscribers_lets_the_step_go_on(db: Db) {

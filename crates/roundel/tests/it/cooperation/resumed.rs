@@ -5,11 +5,11 @@ use std::time::Duration;
 use roundel::{Cx, Failure, RunId, RunState, Tx, Workflow};
 
 use super::trace::Trace;
-use crate::support::{Db, Process, both, until};
+use crate::support::{Db, Process, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 
-both![sc_24_the_last_undo_of_all_fails_and_is_skipped_or_tried_again];
+all![sc_24_the_last_undo_of_all_fails_and_is_skipped_or_tried_again];
 
 async fn ends(process: &Process, run: RunId) -> RunState {
     until("it has ended", async || {

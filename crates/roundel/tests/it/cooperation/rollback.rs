@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use roundel::{
-    Begun, Cx, Failure, Result, Retry, RunId, RunState, Signal, Topic, Tx, Undone, Workflow,
+    Begun, Cx, Failure, Remainder, Result, Retry, RunId, RunState, Signal, Topic, Tx, Undone,
+    Workflow,
 };
 
 use super::ledger::{ends, reserve, state};
 use super::trace::Trace;
-use crate::support::{Db, both, until};
+use crate::support::{Db, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 const STOCK: Workflow<u32, u32> = Workflow::named("stock");
@@ -18,7 +19,7 @@ const PACKED: Topic<u32> = Topic::named("packed");
 const FAIL: Signal<u32> = Signal::named("fail");
 const PARENT: Signal<RunId> = Signal::named("parent");
 
-both![
+all![
     sc_21_a_failure_undoes_what_was_done_before_newest_first,
     sc_23_the_order_is_the_reverse_through_all_levels,
     sc_24_a_failing_undo_ends_as_rollback_failed_and_can_be_retried_skipped_or_accepted,
@@ -206,6 +207,13 @@ async fn sc_24_a_failing_undo_ends_as_rollback_failed_and_can_be_retried_skipped
         let failure = run.result().await.unwrap_err();
         assert!(failure.to_string().contains("it is stuck"), "{failure}");
         assert_eq!(state(&process, run.id()).await, RunState::RollbackFailed);
+        // It says what remains, newest first.
+        let row = process.run(run.id()).await.unwrap().row;
+        let failure = row.outcome.unwrap().into_result().unwrap_err();
+        let left = Remainder::told_by(&failure).unwrap();
+        let calls = left.calls.iter().map(|of| (of.call, of.name.as_str()));
+        assert_eq!(calls.collect::<Vec<_>>(), [(2, "stick"), (1, "reserve")]);
+        assert_eq!((left.count, left.because.message.as_str()), (2, "no"));
         stuck.push(run.id());
     }
     assert_eq!(trace.all(), ["undo last 1", "undo last 2", "undo last 3"]);

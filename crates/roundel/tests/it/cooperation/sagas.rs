@@ -8,7 +8,7 @@ use roundel::{
 
 use super::ledger::state;
 use super::trace::Trace;
-use crate::support::{Db, both};
+use crate::support::{Db, all};
 
 const TRIP: Workflow<Vec<String>, Vec<String>> = Workflow::named("trip");
 const BOOK: Workflow<u32, u32> = Workflow::named("book");
@@ -16,7 +16,7 @@ const BOOKED: Topic<u32> = Topic::named("booked");
 
 type Path = Vec<String>;
 
-both![
+all![
     sc_52_steps_go_on_repeat_and_go_to_others_and_are_undone_in_reverse,
     sc_52_a_step_that_goes_where_nothing_is_fails,
     sc_26_failures_of_children_are_handled_by_publishing_again,

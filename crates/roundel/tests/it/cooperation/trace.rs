@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use roundel::Cx;
+
 /// A list that everybody adds to.
 #[derive(Clone, Default)]
 pub struct Trace(Arc<Mutex<Vec<String>>>);
@@ -19,4 +21,17 @@ impl Trace {
     pub fn clear(&self) {
         self.0.lock().unwrap().clear();
     }
+}
+
+/// A workflow's function that is given what a test shares with it.
+pub fn with<T, F, Fut>(
+    shared: &T,
+    function: F,
+) -> impl Fn(Cx, u32) -> Fut + Clone + Send + Sync + use<T, F, Fut>
+where
+    T: Clone + Send + Sync,
+    F: Fn(Cx, u32, T) -> Fut + Clone + Send + Sync,
+{
+    let shared = shared.clone();
+    move |cx, of| function(cx, of, shared.clone())
 }

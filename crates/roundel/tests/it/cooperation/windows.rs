@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use roundel::{Cx, Failure, Joined, Result, RunState, Topic, Workflow};
 
-use crate::support::{Db, Process, both, until};
+use crate::support::{Db, Process, all, until};
 
 const ORDER: Workflow<u32, u32> = Workflow::named("order");
 const STEPS: Workflow<u32, u32> = Workflow::named("steps");
@@ -15,7 +15,7 @@ const MAIL: Workflow<u32, u32> = Workflow::named("mail");
 const PLACED: Topic<u32> = Topic::named("placed").window(Duration::from_secs(60));
 const PINNED: Topic<u32> = Topic::named("pinned");
 
-both![
+all![
     sc_14_the_parent_waits_for_the_window_and_for_all_that_started_in_it,
     sc_14_a_window_closes_in_replay_as_it_does_live,
     sc_41_a_cancel_does_not_wait_for_a_window,

@@ -12,7 +12,7 @@ use roundel_core::Op;
 use roundel_store::Ask;
 use tokio::sync::Semaphore;
 
-use crate::support::{Db, Fault, Process, both, is_round_of, soon, until};
+use crate::support::{Db, Fault, Process, all, is_round_of, soon, until};
 
 const BUSY: Workflow<(), ()> = Workflow::named("busy");
 const WAITS: Workflow<bool, u32> = Workflow::named("waits");
@@ -22,7 +22,7 @@ const TWO: Signal<u32> = Signal::named("two");
 /// A lease that is lost does not come back while a test waits, and nothing is renewed.
 const LONG: Duration = Duration::from_secs(3600);
 
-both![
+all![
     no_more_runs_are_worked_on_at_once_than_was_said,
     a_signal_that_comes_before_the_claim_is_answered_reaches_the_run,
     a_run_that_was_woken_before_its_claim_is_answered_is_driven_once,

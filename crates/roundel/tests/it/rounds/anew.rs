@@ -9,7 +9,7 @@ use roundel_core::{Op, Then};
 use roundel_store::Ask;
 
 use super::sound::assert_sound;
-use crate::support::{Db, Fault, Process, both, soon, until};
+use crate::support::{Db, Fault, Process, all, on_objects, soon, until};
 
 const LOOP: Workflow<u32, Vec<u32>> = Workflow::named("loop");
 const PARENT: Workflow<u32, Vec<u32>> = Workflow::named("parent");
@@ -17,7 +17,19 @@ const IDLE: Workflow<(), u32> = Workflow::named("idle");
 const RED: Signal<u32> = Signal::named("red");
 const BLUE: Signal<u32> = Signal::named("blue").offerable();
 
-both![
+all![
+    ro_31_killed_before_or_after_the_commit_there_is_one_next_execution,
+    ro_31_signals_that_arrive_meanwhile_go_to_the_successor_in_order,
+    ro_31_parent_key_labels_and_state_survive,
+    ro_31_a_message_matched_to_a_call_of_the_old_execution_goes_to_the_right_one,
+    ro_31_the_end_of_a_run_watched_by_the_old_execution_is_ignored,
+    ro_31_children_of_the_old_execution_have_ended,
+    ro_31_a_cancel_meanwhile_is_heard_by_the_successor,
+    ro_31_each_execution_has_a_journal_of_its_own,
+];
+
+// RO-60: the same over objects.
+on_objects![
     ro_31_killed_before_or_after_the_commit_there_is_one_next_execution,
     ro_31_signals_that_arrive_meanwhile_go_to_the_successor_in_order,
     ro_31_parent_key_labels_and_state_survive,
@@ -48,11 +60,11 @@ where
 /// Three executions, each with a step of its own; says in which rows the steps left.
 async fn counts(cx: Cx, n: u32) -> Result<Vec<u32>> {
     let rows = cx.step("count", move |tx| async move {
-        let table = "CREATE TABLE IF NOT EXISTS executions (n INTEGER)";
+        let table = "CREATE TABLE IF NOT EXISTS executions (n INTEGER, place INTEGER)";
         tx.execute(table, ()).await?;
-        let insert = "INSERT INTO executions VALUES ($1)";
+        let insert = "INSERT INTO executions VALUES ($1, (SELECT count(*) FROM executions))";
         tx.execute(insert, (i64::from(n),)).await?;
-        let rows = tx.query("SELECT n FROM executions ORDER BY rowid", ());
+        let rows = tx.query("SELECT n FROM executions ORDER BY place", ());
         let rows = rows.await?;
         let numbers = rows.iter().map(|row| row.get::<i64>(0));
         let numbers: Result<Vec<i64>, _> = numbers.collect();

@@ -12,7 +12,7 @@ use roundel::future::{Either, join, join_all, select, select_all};
 use roundel::{Cx, Entry, Failure, Result, RunState, Sent, Signal, Workflow};
 
 use super::sound::assert_sound;
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
 const RACE: Workflow<(), String> = Workflow::named("race");
 const MANY: Workflow<u64, u64> = Workflow::named("many");
@@ -20,7 +20,7 @@ const IDLE: Workflow<(), u32> = Workflow::named("idle");
 const RED: Signal<u32> = Signal::named("red");
 const BLUE: Signal<u32> = Signal::named("blue").offerable();
 
-both![
+all![
     ro_23_in_one_batch_the_order_of_the_journal_decides,
     ro_23_a_child_that_lost_is_cancelled_and_replay_does_not_wait_for_it,
     ro_23_an_effect_that_lost_is_dropped_and_its_result_with_it,
@@ -77,7 +77,7 @@ async fn ro_23_in_one_batch_the_order_of_the_journal_decides(db: Db) {
             process.signal(&run, RED, &3).op().unwrap(),
             process.signal(&run, BLUE, &4).op().unwrap(),
         ];
-        for reply in process.batch(ops).await {
+        for reply in process.at_once(ops).await {
             reply.unwrap();
         }
         let order = soon("the order", run.result()).await.unwrap();
@@ -334,7 +334,7 @@ async fn ro_23_a_step_that_loses_inside_its_own_transaction_leaves_nothing(db: D
         let step = cx.step("lost", |tx| {
             ran.fetch_add(1, Ordering::Relaxed);
             async move {
-                tx.execute("CREATE TABLE IF NOT EXISTS seen (n)", ())
+                tx.execute("CREATE TABLE IF NOT EXISTS seen (n INTEGER)", ())
                     .await?;
                 tx.execute("INSERT INTO seen VALUES (1)", ()).await?;
                 Ok::<_, Failure>(1_u32)
@@ -343,7 +343,7 @@ async fn ro_23_a_step_that_loses_inside_its_own_transaction_leaves_nothing(db: D
         let _ = select(step, opened).await;
         let count = cx
             .step("count", |tx| async move {
-                tx.execute("CREATE TABLE IF NOT EXISTS seen (n)", ())
+                tx.execute("CREATE TABLE IF NOT EXISTS seen (n INTEGER)", ())
                     .await?;
                 let rows = tx.query("SELECT n FROM seen", ()).await?;
                 Ok::<_, Failure>(rows.len())

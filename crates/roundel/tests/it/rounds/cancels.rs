@@ -14,7 +14,7 @@ use roundel_core::Op;
 use roundel_store::Ask;
 
 use super::sound::assert_sound;
-use crate::support::{Db, Fault, Process, both, soon, until};
+use crate::support::{Db, Fault, Process, all, soon, until};
 
 const TREE: Workflow<u32, u32> = Workflow::named("tree");
 const BUSY: Workflow<(), u32> = Workflow::named("busy");
@@ -22,7 +22,7 @@ const QUICK: Workflow<(), u32> = Workflow::named("quick");
 const GO: Signal<()> = Signal::named("go").offerable();
 const GRACE: Duration = Duration::from_secs(5);
 
-both![
+all![
     ro_32_cancel_reaches_children_and_theirs,
     ro_32_a_running_effect_gets_a_token,
     ro_32_what_ignores_the_token_is_abandoned_after_the_grace_time,

@@ -9,13 +9,13 @@ use roundel::future::{join, join_all};
 use roundel::{Class, Cx, Entry, Failure, Result, RunState, Signal, Workflow};
 
 use super::sound::assert_sound;
-use crate::support::{Db, Fault, Process, both, is_round, soon, until};
+use crate::support::{Db, Fault, Process, all, is_round, soon, until};
 
 const PARENT: Workflow<u32, u32> = Workflow::named("parent");
 const CHILD: Workflow<u32, u32> = Workflow::named("child");
 const GO: Signal<u32> = Signal::named("go");
 
-both![
+all![
     ro_30_the_output_of_a_child_reaches_its_parent,
     ro_30_the_failure_of_a_child_reaches_its_parent,
     ro_30_a_key_that_is_in_use_fails_the_call_at_once,
@@ -138,7 +138,8 @@ async fn ro_30_a_crash_at_any_round_loses_and_repeats_no_child(db: Db) {
             let ran = ran.clone();
             async move {
                 let step = cx.step("once", |tx| async move {
-                    tx.execute("CREATE TABLE IF NOT EXISTS ran (n)", ()).await?;
+                    tx.execute("CREATE TABLE IF NOT EXISTS ran (n INTEGER)", ())
+                        .await?;
                     tx.execute("INSERT INTO ran VALUES (1)", ()).await?;
                     Ok::<_, Failure>(())
                 });

@@ -7,14 +7,14 @@ use roundel::{Cx, Error, Failure, Refusal, Result, RunId, RunState, Sent, Signal
 use tokio::sync::Semaphore;
 
 use super::sound::assert_sound;
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
 const WAIT: Workflow<(), u32> = Workflow::named("wait");
 const TREE: Workflow<u32, u32> = Workflow::named("tree");
 const WATCH: Workflow<RunId, String> = Workflow::named("watch");
 const GO: Signal<u32> = Signal::named("go").offerable();
 
-both![
+all![
     ro_51_a_run_that_has_ended_is_deleted_with_all_that_was_kept_of_it,
     ro_51_a_run_that_has_not_ended_is_not_deleted_unless_forced,
     ro_51_a_tree_is_deleted_whole,

@@ -6,12 +6,12 @@ use std::time::Duration;
 use roundel::{Class, Cx, Entry, Error, Failure, Result, RunId, RunState, Signal, Workflow};
 
 use super::sound::assert_sound;
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
 const RUN: Workflow<u32, u32> = Workflow::named("run");
 const GO: Signal<u32> = Signal::named("go");
 
-both![
+all![
     ro_22_a_change_of_code_parks_the_run_and_shows_both_sides,
     ro_22_what_is_parked_stays_so_until_the_code_is_mended,
     ro_22_other_runs_are_not_affected,

@@ -8,7 +8,7 @@ use roundel::{Cx, Failure, Result, Signal, Workflow};
 use roundel_store::Dump;
 
 use super::sound::assert_sound;
-use crate::support::{Db, Fault, Process, both, is_round, soon, until};
+use crate::support::{Db, Fault, Process, all, is_round, soon, until};
 
 const TWENTY: Workflow<u32, Vec<u32>> = Workflow::named("twenty");
 const LEDGER: Workflow<(), BTreeMap<String, usize>> = Workflow::named("ledger");
@@ -16,7 +16,7 @@ const MIXED: Workflow<(), u32> = Workflow::named("mixed");
 const GO: Signal<u32> = Signal::named("go");
 const STEPS: u32 = 20;
 
-both![
+all![
     ro_20_entries_are_gap_free_with_one_terminal_and_a_beginning_for_each_end,
     ro_21_killed_anywhere_in_twenty_steps_each_is_done_once,
     ro_21_effects_that_ended_are_not_called_again,

@@ -11,14 +11,14 @@ use roundel_store::{Ask, ask};
 use tokio::sync::Semaphore;
 
 use super::sound::assert_sound;
-use crate::support::{Db, Fault, Process, both, is_round, soon, until};
+use crate::support::{Db, Fault, Process, all, is_round, soon, until};
 
 const RUN: Workflow<u32, u32> = Workflow::named("run");
 const WAIT: Workflow<u32, Vec<u32>> = Workflow::named("wait");
 const GO: Signal<u32> = Signal::named("go");
 const LEASE: Duration = Duration::from_millis(150);
 
-both![
+all![
     ro_10_concurrent_processes_share_the_runs_and_none_is_run_twice,
     ro_10_a_process_without_room_takes_the_next_when_one_waits,
     ro_11_a_lease_ends_by_release,
@@ -29,6 +29,7 @@ both![
     ro_14_what_arrives_during_a_round_is_kept_and_not_part_of_it,
     ro_15_what_comes_for_a_run_that_is_gone_recreates_nothing,
     ro_16_the_oldest_due_is_claimed_first_within_its_priority,
+    b17_a_worker_that_was_taken_for_gone_makes_itself_known_again,
 ];
 
 /// An effect that lasts until the gate opens, and a count of those begun.
@@ -168,6 +169,7 @@ async fn ro_11_taken_over_commit_renewal_and_release_of_the_first_change_nothing
     slow.begins(1).await;
     let old = owner(&db.dump().await.runs);
     first.store.rule(|_| Fault::Hold);
+    first.store.settled().await;
     db.advance(LEASE);
     let second = slow.start(&db, Duration::from_secs(3600)).await;
     slow.begins(2).await;
@@ -220,6 +222,7 @@ async fn ro_11_expired_and_not_taken_over_the_commit_counts_and_the_renewal_does
         Ask::Op(Op::Renew(_) | Op::Claim(_)) => Fault::Unavailable,
         _ => Fault::Pass,
     });
+    process.store.settled().await;
     db.advance(LEASE * 3);
     let worker = owner(&db.dump().await.runs);
     let (runs, lease) = (vec![run.id()], LEASE);
@@ -285,6 +288,7 @@ async fn ro_12_a_frozen_worker_that_thaws_is_harmless(db: Db) {
     first.store.rule(|_| Fault::Hold);
     slow.gate.add_permits(100);
     until("it is frozen", || async { first.store.held() >= 5 }).await;
+    first.store.settled().await;
     db.advance(LEASE * 3);
     let second = slow.start(&db, LEASE).await;
     for (n, run) in (0..).zip(&runs) {
@@ -376,4 +380,23 @@ async fn ro_16_the_oldest_due_is_claimed_first_within_its_priority(db: Db) {
     until("all ran", || async { order.lock().unwrap().len() == 5 }).await;
     assert_eq!(*order.lock().unwrap(), [3, 1, 4, 2, 5]);
     worker.shutdown().await;
+}
+
+async fn b17_a_worker_that_was_taken_for_gone_makes_itself_known_again(db: Db) {
+    let run = |_: Cx, n: u32| async move { Ok(n) };
+    let process = db.start(|engine| engine.register(RUN, run)).await;
+    let client = db.start(|engine| engine).await;
+    let worker = process.workers().await.unwrap()[0].id;
+    let leave = Release {
+        worker,
+        runs: Vec::new(),
+        leave: true,
+    };
+    ask(&*client.store, Op::Release(leave)).unwrap();
+    assert!(process.workers().await.unwrap().is_empty());
+    let mut handle = client.start(RUN, &7).await.unwrap();
+    assert_eq!(soon("its end", handle.result()).await.unwrap(), 7);
+    assert_eq!(process.workers().await.unwrap()[0].id, worker);
+    client.shutdown().await;
+    process.shutdown().await;
 }

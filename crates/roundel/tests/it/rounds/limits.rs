@@ -4,7 +4,7 @@ use roundel::future::join_all;
 use roundel::{Cx, Error, Failure, Payload, Refusal, Result, Sent, Signal, Workflow, limits};
 
 use super::sound::assert_sound;
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
 const ECHO: Workflow<String, usize> = Workflow::named("echo");
 const MAKE: Workflow<(String, usize), usize> = Workflow::named("make");
@@ -13,7 +13,7 @@ const DEEP: Workflow<u32, u32> = Workflow::named("deep");
 const TEXT: Signal<String> = Signal::named("text").offerable();
 const NUMBER: Signal<u32> = Signal::named("number");
 
-both![
+all![
     ro_41_payloads_from_outside,
     ro_41_payloads_of_a_workflow,
     ro_41_a_round_of_many_large_payloads_is_split,
@@ -158,7 +158,7 @@ async fn ro_41_the_mailbox(db: Db) {
     let run = client.start(COUNT, &2).await.unwrap();
     let limit = limits::MAILBOX;
     let send = |n: u32| client.signal(&run, NUMBER, &n).op().unwrap();
-    let replies = client.batch((0..=limit).map(send).collect()).await;
+    let replies = client.at_once((0..=limit).map(send).collect()).await;
     for (n, reply) in (0..).zip(replies) {
         match reply {
             Ok(_) => assert!(n < limit, "{n} was one too many"),

@@ -9,14 +9,14 @@ use roundel::{
 };
 
 use super::sound::assert_sound;
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
 const ADD: Workflow<u32, u32> = Workflow::named("add");
 const WAIT: Workflow<(), u32> = Workflow::named("wait");
 const TREE: Workflow<u32, u32> = Workflow::named("tree");
 const GO: Signal<u32> = Signal::named("go").offerable();
 
-both![
+all![
     ro_50_pages_give_each_run_once_newest_first,
     ro_50_a_page_is_stable_while_runs_come,
     ro_50_filters_by_workflow_state_and_label,

@@ -8,13 +8,13 @@ use roundel_core::Op;
 use roundel_store::Ask;
 use tokio::sync::Semaphore;
 
-use crate::support::{Db, Fault, Process, both, is_round, soon, until};
+use crate::support::{Db, Fault, Process, all, is_round, is_round_of, soon, until};
 
 const DO: Workflow<String, u32> = Workflow::named("do");
 const WAIT: Workflow<(), u32> = Workflow::named("wait");
 const GO: Signal<u32> = Signal::named("go");
 
-both![
+all![
     ro_53_runs_are_counted_by_how_they_end,
     ro_53_failures_are_counted_by_class,
     ro_53_claims_are_counted_by_result,
@@ -117,7 +117,7 @@ async fn ro_53_claims_are_counted_by_result(db: Db) {
     let db = db.with_manual_clock();
     let process = start(&db).await;
     counted(&process, "one that found nothing", |seen| {
-        seen.claims_empty == 1 && seen.claims_with_runs == 0
+        seen.claims_empty > 0 && seen.claims_with_runs == 0
     })
     .await;
     let client = db.start(|engine| engine).await;
@@ -158,7 +158,11 @@ async fn ro_53_rounds_and_lost_leases_are_counted(db: Db) {
         _ => Fault::Hold,
     });
     let run = process.start(DO, &"business".to_owned()).await.unwrap();
-    until("it is held", || async { process.store.held() > 0 }).await;
+    until("its round is held", || async {
+        process.store.holds(|ask| is_round_of(ask, run.id()))
+    })
+    .await;
+    process.store.settled().await;
     db.advance(Duration::from_secs(31));
     let other = start(&db).await;
     let mut taken = other.handle(DO, &run).await.unwrap();

@@ -16,6 +16,7 @@ mod metrics;
 mod queues;
 mod recorded;
 mod replayed;
+mod retention;
 mod retries;
 mod shutdown;
 pub mod sound;

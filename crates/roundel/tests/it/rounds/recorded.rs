@@ -9,13 +9,13 @@ use roundel::{
 };
 
 use super::sound::assert_sound;
-use crate::support::{BEGINNING, Db, Process, both, soon, until};
+use crate::support::{BEGINNING, Db, Process, all, soon, until};
 
 const RUN: Workflow<u32, u32> = Workflow::named("run");
 const STATE: Workflow<(), Option<u32>> = Workflow::named("state");
 const GO: Signal<u32> = Signal::named("go");
 
-both![
+all![
     ro_24_now_uuid_and_random_replay_identically,
     ro_24_the_time_is_the_stores,
     ro_24_random_numbers_use_all_their_bits,
@@ -145,7 +145,7 @@ async fn ro_24_a_panic_in_an_effect_is_recorded(db: Db) {
 async fn ro_24_a_panic_in_a_step_is_recorded_and_its_writes_are_gone(db: Db) {
     let process = start(&db, |cx, n| async move {
         let bad = cx.step("bad", |tx| async move {
-            tx.execute("CREATE TABLE IF NOT EXISTS seen (n)", ())
+            tx.execute("CREATE TABLE IF NOT EXISTS seen (n INTEGER)", ())
                 .await?;
             tx.execute("INSERT INTO seen VALUES (1)", ()).await?;
             assert!(n != 7, "seven");
@@ -155,7 +155,7 @@ async fn ro_24_a_panic_in_a_step_is_recorded_and_its_writes_are_gone(db: Db) {
         assert_eq!(failure.code, "panic");
         cx.sleep(Duration::from_millis(1)).await;
         let count = cx.step("count", |tx| async move {
-            tx.execute("CREATE TABLE IF NOT EXISTS seen (n)", ())
+            tx.execute("CREATE TABLE IF NOT EXISTS seen (n INTEGER)", ())
                 .await?;
             let rows = tx.query("SELECT n FROM seen", ()).await?;
             Ok::<_, Failure>(rows.len())

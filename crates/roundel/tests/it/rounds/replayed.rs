@@ -9,7 +9,7 @@ use roundel::{Cx, Entry, Error, Failure, Result, Retry, RunId, Sent, Signal, Wor
 use roundel_core::{Call, Outcome};
 
 use super::sound::assert_sound;
-use crate::support::{Db, Fault, Process, both, is_round, until};
+use crate::support::{Db, Fault, Process, all, is_round, until};
 
 const ZOO: Workflow<u32, String> = Workflow::named("zoo");
 const CUB: Workflow<u32, u32> = Workflow::named("cub");
@@ -17,9 +17,10 @@ const IDLE: Workflow<(), u32> = Workflow::named("idle");
 const RED: Signal<u32> = Signal::named("red");
 const BLUE: Signal<u32> = Signal::named("blue").offerable();
 const GREEN: Signal<u32> = Signal::named("green");
+const GO: Signal<u32> = Signal::named("go");
 const NEVER: Signal<u32> = Signal::named("never");
 
-both![
+all![
     ro_25_dropped_from_memory_at_every_wait_it_is_the_same,
     ro_25_killed_after_every_round_it_is_the_same,
 ];
@@ -58,6 +59,8 @@ async fn zoo(cx: Cx, n: u32) -> Result<String> {
     );
     let same = (cx.now().await?, cx.uuid().await?, cx.random().await?);
     seen.push(cx.child(CUB, &n).await?);
+    // What comes from outside is all there from here on, so that nothing hangs on when it came.
+    cx.wait(GO).await?;
     let effect = |value: u32| cx.effect("join", move |_| async move { Ok::<_, Failure>(value) });
     let (three, four, five) = join3(effect(3), effect(4), cx.wait(RED)).await;
     seen.extend([three?, four?, five?]);
@@ -109,10 +112,9 @@ async fn begin(process: &Process, key: &str) {
 
 /// Sends all that it waits for, and gives its result. Nothing comes of it if the process dies.
 async fn feed(process: &Process, key: &str) -> Result<String, Error> {
-    for (number, value) in [(1, 5_u32), (2, 6), (3, 7)] {
-        let signal = if number == 1 { RED } else { BLUE };
+    for (signal, value) in [(RED, 5_u32), (BLUE, 6), (BLUE, 7), (GO, 0)] {
         let sent = process.signal(key, signal, &value);
-        sent.key(format!("{key} {number}")).await?;
+        sent.key(format!("{key} {value}")).await?;
     }
     process.handle(ZOO, key).await?.result().await
 }

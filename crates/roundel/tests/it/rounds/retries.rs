@@ -11,12 +11,12 @@ use roundel::{
 };
 
 use super::sound::assert_sound;
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
 const TRY: Workflow<(), u32> = Workflow::named("try");
 const GO: Signal<()> = Signal::named("go");
 
-both![
+all![
     ro_40_pauses_between_attempts_are_those_of_the_policy,
     ro_40_jitter_draws_a_part_of_the_pause,
     ro_40_no_attempt_begins_before_its_time,
@@ -384,7 +384,7 @@ async fn ro_40_a_step_is_tried_again_and_what_it_wrote_is_not_kept(db: Db) {
             let step = cx.step("write", move |tx| {
                 let attempt = count.fetch_add(1, Ordering::Relaxed);
                 async move {
-                    tx.execute("CREATE TABLE IF NOT EXISTS seen (n)", ())
+                    tx.execute("CREATE TABLE IF NOT EXISTS seen (n INTEGER)", ())
                         .await?;
                     tx.execute("INSERT INTO seen VALUES (1)", ()).await?;
                     if attempt < 2 {

@@ -8,21 +8,22 @@ use roundel::{Cx, Error, Failure, RunState, Signal, Workflow};
 use tokio::sync::Semaphore;
 
 use super::sound::assert_sound;
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
 const HOLD: Workflow<u32, u32> = Workflow::named("hold");
 const WAIT: Workflow<u32, u32> = Workflow::named("wait");
 const GO: Signal<u32> = Signal::named("go");
 const LONG: Duration = Duration::from_secs(3600);
 
-both![
-    ro_52_an_idle_worker_stops_at_once,
+all![
+    ro_52_leases_are_renewed_while_it_drains,
     ro_52_running_work_gets_its_time,
+    ro_52_an_idle_worker_stops_at_once,
     ro_52_what_does_not_end_in_time_is_given_back,
     ro_52_nothing_is_claimed_while_it_stops,
     ro_52_calling_twice_is_fine,
     ro_52_afterwards_everything_says_so,
-    ro_52_leases_are_renewed_while_it_drains,
+    ro_52_an_engine_that_is_dropped_lets_go_of_its_database,
 ];
 
 /// Effects that last until the gate opens.
@@ -204,4 +205,24 @@ async fn ro_52_leases_are_renewed_while_it_drains(db: Db) {
     soon("the shutdown", stopped).await.unwrap();
     assert_eq!(gate.begun.load(Ordering::Relaxed), 1, "nobody took it");
     other.shutdown().await;
+}
+
+async fn ro_52_an_engine_that_is_dropped_lets_go_of_its_database(db: Db) {
+    let gate = Gate::new();
+    let process = gate.start(&db, Duration::ZERO, LONG).await;
+    process.start(HOLD, &1).await.unwrap();
+    let waiting = process.start(WAIT, &2).await.unwrap();
+    until("it works", || async {
+        gate.begun.load(Ordering::Relaxed) == 1
+    })
+    .await;
+    let (store, client) = (Arc::downgrade(&process.store), process.client());
+    drop((process, waiting));
+    // Whoever has a client goes on.
+    client.start(WAIT, &3).await.unwrap();
+    drop(client);
+    until("nobody has the store", || async {
+        store.upgrade().is_none()
+    })
+    .await;
 }

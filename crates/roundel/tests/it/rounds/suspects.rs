@@ -13,14 +13,14 @@ use roundel_store::{Ask, Store, ask};
 use tokio::sync::Semaphore;
 
 use super::sound::assert_sound;
-use crate::support::{Db, Fault, Faulty, Process, both, is_round_of, soon, until};
+use crate::support::{Db, Fault, Faulty, Process, all, is_round_of, soon, until};
 
 const POISON: Workflow<u32, u32> = Workflow::named("poison");
 const INNOCENT: Workflow<u32, u32> = Workflow::named("innocent");
 const GO: Signal<u32> = Signal::named("go");
 const LEASE: Duration = Duration::from_secs(60);
 
-both![
+all![
     ro_13_a_run_that_kills_its_worker_is_parked_and_its_neighbours_are_not,
     ro_13_progress_resets_the_count,
     ro_13_release_and_shutdown_never_count,

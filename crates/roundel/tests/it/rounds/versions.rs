@@ -6,7 +6,7 @@ use std::time::Duration;
 use roundel::{Cx, Engine, EngineBuilder, Error, Failure, Result, RunState, Signal, Workflow};
 
 use super::sound::assert_sound;
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
 const RUN: Workflow<u32, u32> = Workflow::named("run");
 const RUN_1: Workflow<u32, u32> = RUN.version(1);
@@ -15,7 +15,7 @@ const RUN_7: Workflow<u32, u32> = RUN.version(7);
 const OTHER: Workflow<u32, u32> = Workflow::named("other");
 const GO: Signal<u32> = Signal::named("go");
 
-both![
+all![
     ro_26_an_unknown_workflow_waits_visibly_for_a_worker_that_knows_it,
     ro_26_an_unknown_version_waits_for_a_worker_that_knows_it,
     ro_27_new_runs_get_the_latest_version_or_the_one_asked_for,

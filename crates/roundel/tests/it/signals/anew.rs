@@ -4,9 +4,9 @@ use roundel::future::{self, Either};
 use roundel::{Cx, Result, RunState, Sent, Signal};
 
 use super::{GO, JOB, NEWS, Received, until_waits};
-use crate::support::{Db, both, soon, until};
+use crate::support::{Db, all, soon, until};
 
-both![
+all![
     si_18_unread_signals_stay_in_order_across_names_and_two_executions,
     si_18_unread_signals_stay_when_the_process_crashes_in_between,
     si_18_a_signal_that_lost_a_wait_goes_to_the_next_execution,
@@ -113,7 +113,7 @@ async fn si_18_a_signal_that_lost_a_wait_goes_to_the_next_execution(db: Db) {
         client.signal(&run, GO, &()).op().unwrap(),
         client.signal(&run, NEWS, &7).op().unwrap(),
     ];
-    for reply in client.batch(ops).await {
+    for reply in client.at_once(ops).await {
         let sent = reply.unwrap();
         assert!(format!("{sent:?}").contains("Delivered"), "{sent:?}");
     }
@@ -133,7 +133,7 @@ async fn si_18_an_offer_that_lost_a_wait_goes_to_another_run(db: Db) {
         client.signal(&run, GO, &()).op().unwrap(),
         client.offer(JOB, &9).op().unwrap(),
     ];
-    for reply in client.batch(ops).await {
+    for reply in client.at_once(ops).await {
         let sent = reply.unwrap();
         let to = format!("Delivered({:?})", run.id());
         assert!(format!("{sent:?}").contains(&to), "{sent:?}");

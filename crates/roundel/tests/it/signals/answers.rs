@@ -4,9 +4,9 @@ use roundel::{Cancelled, Cx, Error, Failure, Refusal, Result, RunId, RunState, S
 use uuid::Uuid;
 
 use super::{JOB, NEWS, Told, until_is, until_waits};
-use crate::support::{Db, both, soon};
+use crate::support::{Db, all, soon};
 
-both![
+all![
     si_03_a_signal_says_what_became_of_it,
     si_03_a_signal_to_an_ended_run_says_how_it_ended,
     si_03_an_offer_says_who_got_it_or_that_it_is_kept,

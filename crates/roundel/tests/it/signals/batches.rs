@@ -8,17 +8,17 @@ use roundel::{
     RunState, Sent, Timestamp, Workflow, limits,
 };
 use roundel_core::{
-    Call, Claimant, Context, Deadlines, Delete, Lane, OpenWait, Register, Resume, Round, Signal,
-    Start, Target, Then, WorkerId, encode_entries,
+    Call, Claimant, Delete, Lane, OpenWait, Register, Resume, Round, Signal, Start, Target, Then,
+    WorkerId, encode_entries,
 };
 use roundel_store::{Ask, Error as StoreError};
 use uuid::Uuid;
 
 use super::{GO, JOB, NEWS, Received, until_is, until_waits};
 use crate::rounds::sound::assert_sound;
-use crate::support::{Db, Fault, both, soon};
+use crate::support::{Db, Fault, all, soon};
 
-both![
+all![
     si_13_a_batch_gives_the_replies_of_the_operations_one_by_one,
     si_13_several_signals_in_one_batch_the_first_is_delivered_the_others_wait_in_order,
     si_13_offers_in_one_batch_find_one_waiter_each,
@@ -72,21 +72,14 @@ impl Raw {
 
     fn start(self, namespace: &Name) -> Start {
         Start {
-            namespace: namespace.clone(),
-            run: self.run,
-            workflow: Name::constant("raw"),
             version: Some(1),
-            key: None,
-            input: Payload::null(),
-            labels: Vec::new(),
-            priority: 0,
-            at: None,
-            parent: None,
-            deadlines: Deadlines::default(),
-            context: Context::default(),
             claimant: Some(self.claimant()),
-            first: None,
-            signal: None,
+            ..Start::new(
+                namespace.clone(),
+                self.run,
+                Name::constant("raw"),
+                Payload::null(),
+            )
         }
     }
 
@@ -116,6 +109,7 @@ impl Raw {
             name: Name::constant("news"),
             payload: Payload::parse(value).expect("JSON"),
             policy: roundel_core::Policy::Keep,
+            expires: None,
             key: None,
             claimant: None,
         }
@@ -148,6 +142,7 @@ fn requests(client: &Client, namespace: &Name, raw: Raw) -> Vec<Op> {
             namespace: namespace.clone(),
             target: key("a"),
             skip: false,
+            anew: None,
         }),
         Op::Delete(Delete {
             namespace: namespace.clone(),
@@ -187,11 +182,11 @@ async fn si_13_a_batch_gives_the_replies_of_the_operations_one_by_one(db: Db) {
         let process = db.start(|engine| engine.namespace(namespace)).await;
         let ops = requests(&process, &Name::constant(namespace), Raw::new());
         let replies = if namespace == "batch" {
-            process.batch(ops.clone()).await
+            process.at_once(ops.clone()).await
         } else {
             let mut replies = Vec::new();
             for op in ops.clone() {
-                replies.extend(process.batch(vec![op]).await);
+                replies.extend(process.at_once(vec![op]).await);
             }
             replies
         };
@@ -220,7 +215,7 @@ async fn si_13_several_signals_in_one_batch_the_first_is_delivered_the_others_wa
         until_waits(&process, run.id()).await;
         let ops = (0..3).map(|value| from.signal(&run, NEWS, &value).op().unwrap());
         let sent: Vec<Sent> = from
-            .batch(ops.collect())
+            .at_once(ops.collect())
             .await
             .into_iter()
             .map(|reply| match reply.unwrap() {
@@ -248,7 +243,7 @@ async fn si_13_offers_in_one_batch_find_one_waiter_each(db: Db) {
         runs.push(run);
     }
     let ops = (0..6).map(|value| client.offer(JOB, &value).op().unwrap());
-    let replies = client.batch(ops.collect()).await;
+    let replies = client.at_once(ops.collect()).await;
     for (place, reply) in replies.into_iter().enumerate() {
         let expected = runs.get(place);
         let expected = expected.map_or(Sent::Queued, |run| Sent::Delivered(run.id()));
@@ -268,7 +263,7 @@ async fn si_13_a_suspend_and_a_signal_in_one_batch_have_no_suspended_state_betwe
         let mut signal = raw.signal(&namespace, "7");
         signal.claimant = Some(raw.claimant());
         let start = vec![raw.register(&namespace), Op::Start(raw.start(&namespace))];
-        process.batch(start).await;
+        process.at_once(start).await;
         let client = process.client();
         let watch = tokio::spawn(async move {
             let mut states = Vec::new();
@@ -279,7 +274,7 @@ async fn si_13_a_suspend_and_a_signal_in_one_batch_have_no_suspended_state_betwe
             states
         });
         let both = vec![Op::Commit(raw.wait("news", 1)), Op::Signal(signal)];
-        let replies = process.batch(both).await;
+        let replies = process.at_once(both).await;
         let [
             Ok(Reply::Committed(committed)),
             Ok(Reply::Sent(sent, claimed)),
@@ -322,7 +317,7 @@ async fn si_14_a_refused_operation_refuses_alone(db: Db) {
         Op::Commit(zombie),
         signal(3),
     ];
-    let replies = client.batch(ops).await;
+    let replies = client.at_once(ops).await;
     let refusal = |place: usize| match &replies[place] {
         Err(roundel::Error::Refused(refusal)) => refusal.clone(),
         other => panic!("{other:?}"),

@@ -5,9 +5,9 @@ use std::time::Duration;
 use roundel::{Cx, EngineBuilder, Result, RunId, RunState, Sent, Workflow};
 
 use super::{HOUR, JOB, NEWS};
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
-both![
+all![
     si_09_waiting_runs_are_not_held_in_memory,
     si_09_an_offer_reaches_one_that_is_not_loaded,
     si_09_those_that_are_due_are_loaded_and_no_others,

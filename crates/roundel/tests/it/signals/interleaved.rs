@@ -3,19 +3,20 @@
 
 use std::time::Duration;
 
-use roundel::{Cx, EngineBuilder, Failure, Result, RunState, Sent};
+use roundel::{Cx, EngineBuilder, Error, Failure, Result, RunState, Sent};
 use roundel_core::Op;
 use roundel_store::Ask;
 
 use super::{JOB, NEWS, Received};
-use crate::support::{Db, Fault, Process, both, is_round, soon, until};
+use crate::support::{Db, Fault, Process, all, is_round, soon};
 
-both![
+// Not on a server: a process that crashes there loses its connections, and is told so at once.
+all![
+    si_05_a_crash_at_any_point_of_a_delivery_loses_and_doubles_nothing,
     si_04_a_signal_sent_at_any_point_of_a_run_is_delivered_once,
     si_04_an_offer_made_at_any_point_of_a_run_is_delivered_once,
     si_04_many_senders_and_many_runs_at_once,
     si_04_offers_and_waiters_that_come_at_once_find_each_other,
-    si_05_a_crash_at_any_point_of_a_delivery_loses_and_doubles_nothing,
 ];
 
 const TALK: Received = Received::named("talk");
@@ -188,14 +189,14 @@ async fn si_04_offers_and_waiters_that_come_at_once_find_each_other(db: Db) {
 }
 
 /// Starts the run under its key, sends it all values under theirs, and waits for its result.
-async fn converse(process: &Process, key: &str) -> Vec<u32> {
+async fn converse(process: &Process, key: &str) -> Result<Vec<u32>, Error> {
     let starting = process.start(TALK, &VALUES).key(key.to_owned());
-    let mut run = starting.await.unwrap();
+    let mut run = starting.await?;
     for value in 0..VALUES {
         let sending = process.signal(&run, NEWS, &value);
-        sending.key(value.to_string()).await.unwrap();
+        sending.key(value.to_string()).await?;
     }
-    run.result().await.unwrap()
+    run.result().await
 }
 
 async fn si_05_a_crash_at_any_point_of_a_delivery_loses_and_doubles_nothing(db: Db) {
@@ -214,17 +215,13 @@ async fn si_05_a_crash_at_any_point_of_a_delivery_loses_and_doubles_nothing(db: 
                 Fault::Pass
             });
             let key = format!("{fault:?} {point}");
-            let died = until("it died", || async { first.store.is_cut() });
-            let told = tokio::select! {
-                taken = converse(&first, &key) => Some(taken),
-                () = died => None,
-            };
+            let told = first.unless_it_dies(converse(&first, &key)).await;
             first.crash();
             let crashed = told.is_none();
             let second = db.start(both_workflows).await;
             db.advance(lease);
             let taken = db.meanwhile("the result", converse(&second, &key)).await;
-            assert_eq!(taken, [0, 1, 2], "{key}");
+            assert_eq!(taken.unwrap(), [0, 1, 2], "{key}");
             second.shutdown().await;
             if !crashed {
                 assert!(point > 3 * VALUES, "every delivery has its points");

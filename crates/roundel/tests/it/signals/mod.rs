@@ -6,6 +6,8 @@ mod batches;
 mod crowd;
 mod failures;
 mod interleaved;
+mod leftovers;
+mod meanwhile;
 mod orders;
 mod recovery;
 mod resources;

@@ -3,15 +3,25 @@
 use roundel::{Cx, Entry, Result, Sent, Signal};
 
 use super::{GO, JOB, NEWS, Received, count, until_waits};
-use crate::support::{Db, both, soon};
+use crate::support::{Db, all, on_objects, soon};
 
-both![
+all![
     si_02_a_signal_sent_before_the_wait_completes_it_at_once,
     si_02_signals_of_one_name_arrive_in_the_order_they_were_sent,
     si_02_each_name_has_its_own_order,
     si_02_what_was_sent_to_the_run_comes_before_what_was_offered,
     si_02_offers_go_to_the_one_who_waits_longest,
     si_11_a_signal_can_be_limited_to_those_sent_after_the_wait_began,
+    si_24_a_dropped_signal_is_not_kept_and_the_next_arrives_once,
+];
+
+// RO-60: the same over objects.
+on_objects![
+    si_02_a_signal_sent_before_the_wait_completes_it_at_once,
+    si_02_signals_of_one_name_arrive_in_the_order_they_were_sent,
+    si_02_each_name_has_its_own_order,
+    si_02_what_was_sent_to_the_run_comes_before_what_was_offered,
+    si_02_offers_go_to_the_one_who_waits_longest,
     si_24_a_dropped_signal_is_not_kept_and_the_next_arrives_once,
 ];
 

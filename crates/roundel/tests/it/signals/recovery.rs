@@ -10,9 +10,9 @@ use roundel_core::Op;
 use roundel_store::Ask;
 
 use crate::rounds::sound::assert_sound;
-use crate::support::{Db, Fault, both, soon, until};
+use crate::support::{Db, Fault, all, soon, until};
 
-both![
+all![
     si_15_recovery_says_what_it_took_up_and_a_second_one_changes_nothing,
     si_15_a_crash_at_any_point_of_a_recovery_and_of_the_next_is_harmless,
     si_15_a_worker_that_was_blocked_past_its_lease_takes_the_run_up_again,
@@ -103,24 +103,12 @@ async fn die_at(db: &Db, notes: &Notes, (key, point): (&str, u32), fault: Fault)
         Fault::Pass
     });
     db.advance(Duration::from_secs(60));
-    let died = until("it died", || async { process.store.is_cut() });
-    let ended = async {
-        let starting = process.start(WORK, &0).key(key.to_owned());
-        let told = async { starting.await?.result().await };
-        match told.await {
-            Err(Error::Closed) => std::future::pending().await,
-            told => told.unwrap(),
-        }
-    };
-    let died = tokio::select! {
-        sum = db.meanwhile("the sum", ended) => {
-            assert_eq!(sum, 6);
-            false
-        }
-        () = died => true,
-    };
+    let starting = process.start(WORK, &0).key(key.to_owned());
+    let ended = process.unless_it_dies(async { starting.await?.result().await });
+    let sum = db.meanwhile("the sum", ended).await;
+    assert_eq!(sum.unwrap_or(6), 6);
     process.crash();
-    died
+    sum.is_none()
 }
 
 async fn si_15_a_crash_at_any_point_of_a_recovery_and_of_the_next_is_harmless(db: Db) {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use roundel::{Cx, EngineBuilder, Failure, Result, Workflow};
 
 use super::{GO, HOUR, until_waits};
-use crate::support::{Db, Process, both, soon, until};
+use crate::support::{Db, Process, all, soon, until};
 
-both![
+all![
     si_20_resources_are_closed_in_reverse_order_on_success,
     si_20_resources_are_closed_in_reverse_order_on_failure,
     si_20_resources_are_closed_when_the_run_begins_anew,

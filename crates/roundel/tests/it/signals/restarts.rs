@@ -7,9 +7,9 @@ use std::time::Duration;
 use roundel::{Cx, EngineBuilder, Entry, Error, Failure, Result, RunState, Sent, Workflow, limits};
 
 use super::{GO, HOUR, NEWS, Told, count, until_waits};
-use crate::support::{Db, both, soon, until};
+use crate::support::{Db, all, soon, until};
 
-both![
+all![
     si_08_waiting_runs_are_resumed_by_another_process,
     si_08_overdue_timers_fire_at_once_and_once,
     si_08_a_run_of_an_unknown_workflow_waits_for_who_knows_it,

@@ -5,9 +5,9 @@ use roundel_core::Op;
 use roundel_store::Ask;
 
 use super::{GO, NEWS, Received, until_waits};
-use crate::support::{Db, Fault, both, soon};
+use crate::support::{Db, Fault, all, soon};
 
-both![
+all![
     si_17_a_run_is_started_and_gets_the_signal_in_one_commit,
     si_17_a_run_that_exists_gets_the_signal,
     si_17_the_key_may_be_said_after_the_signal,

@@ -6,9 +6,9 @@ use roundel::future::{self, Either};
 use roundel::{Cx, Entry, Result, Sent, Signal, limits};
 
 use super::{GO, HOUR, NEWS, Told, count, until_waits};
-use crate::support::{Db, both, soon};
+use crate::support::{Db, all, soon};
 
-both![
+all![
     si_01_a_run_waits_for_a_signal_and_gets_its_value,
     si_01_a_run_waits_for_a_timer,
     si_01_the_first_of_several_wakes_it_and_the_others_consume_nothing,

@@ -7,9 +7,9 @@ use roundel::{Class, Cx, EngineBuilder, Failure, Result, RunId, Workflow};
 use uuid::Uuid;
 
 use super::{GO, HOUR, NEWS, until_waits};
-use crate::support::{Db, both, soon};
+use crate::support::{Db, all, soon};
 
-both![
+all![
     si_16_the_end_of_another_run_brings_its_value,
     si_16_a_run_that_has_already_ended_answers_at_once,
     si_16_a_failure_and_a_cancel_are_outcomes_too,

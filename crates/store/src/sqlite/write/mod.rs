@@ -24,7 +24,8 @@ const LANE_INSERT: &str =
 const LABEL_INSERT: &str =
     "INSERT OR REPLACE INTO roundel_label (run, name, value) VALUES (?1, ?2, ?3)";
 const MAIL_PUT: &str = "INSERT OR REPLACE INTO roundel_mail \
-     (run, name, number, execution, call, body, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+     (run, name, number, execution, call, body, at, policy, expires_at, parked_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const MAIL_DELETE: &str = "DELETE FROM roundel_mail WHERE run = ?1 AND name = ?2 AND number = ?3";
 const WAIT_INSERT: &str = "INSERT INTO roundel_wait \
      (run, name, call, place, taken_mail, taken_offer, namespace) \
@@ -52,7 +53,7 @@ const STATE_PUT: &str =
     "INSERT OR REPLACE INTO roundel_state (run, version, value) VALUES (?1, ?2, ?3)";
 const STATE_DELETE: &str = "DELETE FROM roundel_state WHERE run = ?1";
 const WORKER_PUT: &str = "INSERT OR REPLACE INTO roundel_worker \
-     (id, name, started_at, seen_at, suspect) VALUES (?1, ?2, ?3, ?4, ?5)";
+     (id, name, started_at, seen_at, suspect, lanes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const WORKER_DELETE: &str = "DELETE FROM roundel_worker WHERE id = ?1";
 const COMMITTER_PUT: &str = "INSERT INTO roundel_committer (incarnation, batch, at) \
      VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET batch = ?2, at = ?3";
@@ -223,8 +224,12 @@ impl<'c> Writes<'c> {
             Write::Insert(row) | Write::Update(row) => {
                 let (execution, call) = row.answers.unzip();
                 let body = encoded(&row.body)?;
-                let values = (key.0, key.1, key.2, execution, call, body, row.at.0);
-                self.mail_put.execute(values)?;
+                let (expires, parked) =
+                    (row.expires_at.map(|at| at.0), row.parked_at.map(|at| at.0));
+                let policy = row.policy.number();
+                self.mail_put.execute((
+                    key.0, key.1, key.2, execution, call, body, row.at.0, policy, expires, parked,
+                ))?;
             }
             Write::Delete => drop(self.mail_delete.execute(key)?),
         }
@@ -318,8 +323,10 @@ impl<'c> Writes<'c> {
     fn worker(&mut self, row: &WorkerRow) -> Result<()> {
         let suspect = row.suspect.map(|run| *run.as_bytes());
         let (started, seen) = (row.started_at.0, row.seen_at.0);
-        self.worker_put
-            .execute((row.id.as_bytes(), &row.name, started, seen, suspect))?;
+        let lanes: Vec<u32> = row.lanes.iter().map(|lane| lane.0).collect();
+        let lanes = encoded(&lanes)?;
+        let values = (row.id.as_bytes(), &row.name, started, seen, suspect, lanes);
+        self.worker_put.execute(values)?;
         Ok(())
     }
 }

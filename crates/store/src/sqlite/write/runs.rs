@@ -5,6 +5,7 @@ use roundel_core::{Deadline, Outcome, RunChange, RunRow, Timestamp};
 use rusqlite::{Connection, Result, Statement, ToSql};
 
 use super::encoded;
+use crate::cells::due;
 use crate::sqlite::batch::keep;
 use crate::sqlite::columns::{
     RUN_COLUMNS, cancel_number, number, plain_run_columns, run_columns, told_numbers,
@@ -15,7 +16,7 @@ const RUN_INSERT: &str = concat!(
     run_columns!(),
     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
      ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, \
-     ?35, ?36, ?37, ?38, ?39, ?40)"
+     ?35, ?36, ?37, ?38, ?39, ?40, ?41, ?42, ?43)"
 );
 /// A run that has nothing in the columns that most have nothing in.
 const RUN_INSERT_PLAIN: &str = concat!(
@@ -33,7 +34,8 @@ const RUN_MOVE: &str = "UPDATE roundel_run SET execution = ?2, epoch = ?3, owner
      lease_until = ?5, news_at = ?6, timer_at = ?7, head = ?8, mail_last = ?9, mail = ?10, \
      matched = ?11, waits = ?12, watchers = ?13, crashes = ?14, cancel = ?15, holder = ?16, \
      changed_at = ?17, lane = ?18, state = ?19, priority = ?20, ready_at = ?21, suspect = ?22, \
-     outcome = ?23 WHERE id = ?1";
+     outcome = ?23, flow = ?24 WHERE id = ?1";
+const RUN_KEYED: &str = "UPDATE roundel_run SET keyed_at = ?2 WHERE id = ?1";
 const RUN_MARKS: &str = "UPDATE roundel_run SET told_part = ?2, told_execution = ?3, \
      told_call = ?4, undo = ?5, rollback_by = ?6, rollback_set_by = ?7 WHERE id = ?1";
 
@@ -44,6 +46,7 @@ pub(super) struct Runs<'c> {
     run_marks: Statement<'c>,
     run_advance: Statement<'c>,
     run_move: Statement<'c>,
+    run_keyed: Statement<'c>,
 }
 
 impl<'c> Runs<'c> {
@@ -55,6 +58,7 @@ impl<'c> Runs<'c> {
             run_marks: prepare(RUN_MARKS)?,
             run_advance: prepare(RUN_ADVANCE)?,
             run_move: prepare(RUN_MOVE)?,
+            run_keyed: prepare(RUN_KEYED)?,
         })
     }
 
@@ -89,7 +93,7 @@ impl<'c> Runs<'c> {
         bind.next(number(row.epoch))?;
         bind.next(row.owner.as_ref().map(|owner| owner.as_bytes()))?;
         bind.time(row.lease_until)?;
-        bind.time(row.ready_at)?;
+        bind.next(due(row).0)?;
         bind.time(row.news_at)?;
         bind.time(row.timer_at)?;
         bind.next(number(row.head))?;
@@ -124,6 +128,9 @@ impl<'c> Runs<'c> {
         bind.next(row.undo.number())?;
         bind.deadline(row.deadlines.forward)?;
         bind.deadline(row.deadlines.rollback)?;
+        bind.next(row.flow.number())?;
+        bind.next(row.flow_key.as_ref().map(|key| key.as_str()))?;
+        bind.next(due(row).1)?;
         assert_eq!(bind.at, RUN_COLUMNS, "a run has this many columns");
         bind.statement.raw_execute()?;
         Ok(())
@@ -159,12 +166,16 @@ impl<'c> Runs<'c> {
             bind.next(row.lane.0)?;
             bind.next(row.state.as_str())?;
             bind.next(row.priority)?;
-            bind.time(row.ready_at)?;
+            bind.next(due(row).0)?;
             bind.next(row.suspect)?;
             bind.next(outcome(row)?)?;
+            bind.next(row.flow.number())?;
         }
         let written = bind.statement.raw_execute()?;
         assert_eq!(written, 1, "run {} was read and is gone", row.id);
+        if moved && row.flow_key.is_some() {
+            self.run_keyed.execute((row.id.as_bytes(), due(row).1))?;
+        }
         Ok(())
     }
 

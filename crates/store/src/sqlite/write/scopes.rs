@@ -1,10 +1,16 @@
-//! Writes what is set off together: subscriptions, publications, latches.
+//! Writes what is set off together: subscriptions, publications, latches. And the
+//! limits of queues, and the audit.
 
-use roundel_core::{Changes, Deadlines, PublicationId, PublicationRow, Write};
+use roundel_core::{
+    AuditId, AuditRow, Changes, Deadlines, Name, Payload, PublicationId, PublicationRow, QueueId,
+    QueueRow, Write,
+};
 use rusqlite::{Connection, Result, Statement};
 
 use super::encoded;
+use crate::cells::{queue_columns, rate_numbers};
 use crate::sqlite::batch::keep;
+use crate::sqlite::columns::number;
 
 const SUBSCRIPTION_PUT: &str = "INSERT OR REPLACE INTO roundel_subscription \
      (namespace, topic, workflow, since) VALUES (?1, ?2, ?3, ?4)";
@@ -20,6 +26,15 @@ const LATCH_PUT: &str = "INSERT OR REPLACE INTO roundel_latch \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const LATCH_DELETE: &str = "DELETE FROM roundel_latch \
      WHERE run = ?1 AND execution = ?2 AND call = ?3 AND part = ?4";
+const AUDIT_INSERT: &str = "INSERT INTO roundel_audit \
+     (namespace, number, at, operator, reason, action, target, run, detail, answer, seal) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+
+const QUEUE_PUT: &str = concat!(
+    "INSERT OR REPLACE INTO roundel_queue (",
+    queue_columns!(),
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+);
 
 /// The statements, of one connection.
 pub(super) struct Scopes<'c> {
@@ -29,6 +44,8 @@ pub(super) struct Scopes<'c> {
     publication_delete: Statement<'c>,
     latch_put: Statement<'c>,
     latch_delete: Statement<'c>,
+    audit_insert: Statement<'c>,
+    queue_put: Statement<'c>,
 }
 
 impl<'c> Scopes<'c> {
@@ -41,6 +58,8 @@ impl<'c> Scopes<'c> {
             publication_delete: prepare(PUBLICATION_DELETE)?,
             latch_put: prepare(LATCH_PUT)?,
             latch_delete: prepare(LATCH_DELETE)?,
+            audit_insert: prepare(AUDIT_INSERT)?,
+            queue_put: prepare(QUEUE_PUT)?,
         })
     }
 
@@ -77,6 +96,52 @@ impl<'c> Scopes<'c> {
                 Write::Delete => drop(self.latch_delete.execute(key)?),
             }
         }
+        for (id, write) in &changes.queues {
+            if let Write::Insert(row) | Write::Update(row) = write {
+                self.queue(id, row)?;
+            }
+        }
+        for (id, write) in &changes.audit {
+            if let Write::Insert(row) = write {
+                self.audit(id, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, id: &QueueId, row: &QueueRow) -> Result<()> {
+        let (count, time) = rate_numbers(row);
+        let values = (
+            id.namespace.as_str(),
+            id.queue.as_str(),
+            row.paused,
+            row.concurrency,
+            count,
+            time,
+            row.spent_until.0,
+            row.changed_at.0,
+            row.per_key,
+            row.turn.as_ref().map(Name::as_str),
+        );
+        self.queue_put.execute(values)?;
+        Ok(())
+    }
+
+    fn audit(&mut self, id: &AuditId, row: &AuditRow) -> Result<()> {
+        let values = (
+            id.namespace.as_str(),
+            number(id.number),
+            row.at.0,
+            row.operator.as_str(),
+            &row.reason,
+            &row.action,
+            &row.target,
+            row.run.map(|run| *run.as_bytes()),
+            row.detail.as_ref().map(Payload::as_str),
+            &row.answer,
+            row.seal,
+        );
+        self.audit_insert.execute(values)?;
         Ok(())
     }
 

@@ -237,17 +237,17 @@ fn g4_a_change_that_fails_once_loses_nothing() {
 
 #[test]
 fn g4_a_write_that_fails_half_way_loses_nothing() {
-    hand_over_changes(&errors(400, 1, How::Torn));
+    hand_over_changes(&errors(200, 1, How::Torn));
 }
 
 #[test]
 fn a5_a_write_that_is_reported_as_failed_and_is_there_comes_once() {
-    hand_over_changes(&errors(400, 1, How::Late));
+    hand_over_changes(&errors(200, 1, How::Late));
 }
 
 #[test]
 fn g4_a_disk_that_fails_for_a_while_loses_nothing() {
-    hand_over_changes(&errors(400, 3, How::Error));
+    hand_over_changes(&errors(200, 3, How::Error));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn g3_a_disk_that_is_full_for_a_while_loses_nothing() {
 
 #[test]
 fn g5_a_loss_of_power_loses_nothing_that_was_acknowledged() {
-    let struck = sweep(&chosen(model().changes, 400), power_loss);
+    let struck = sweep(&chosen(model().changes, 200), power_loss);
     let points: u64 = struck.values().sum();
     let figures = [("power_cuts", points), ("power_losses", points * LOSSES)];
     hand_over("io", &figures);
@@ -278,12 +278,12 @@ fn a5_what_is_said_not_to_have_happened_is_not_there_after_a_loss_of_power() {
 
 #[test]
 fn g4_a_read_that_fails_once_loses_nothing() {
-    read_errors(150, 1);
+    read_errors(100, 1);
 }
 
 #[test]
 fn g4_reads_that_fail_for_a_while_lose_nothing() {
-    read_errors(75, 5);
+    read_errors(50, 5);
 }
 
 /// Every single read of a query that sees all rows fails once: the answer is the true one or none.

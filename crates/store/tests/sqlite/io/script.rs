@@ -2,8 +2,8 @@
 //! two stores, over a log that is moved and a file that is opened again.
 
 use roundel_core::{
-    Cancel, Claim, Delete, Name, Offer, Op, OpenWait, Outcome, Patch, Policy, Register, RunId,
-    RunState, Signal, Start, Target, Then,
+    Cancel, Claim, Delete, Fence, Name, Offer, Op, OpenWait, Outcome, Patch, Policy, Register,
+    RunId, RunState, Signal, Start, Target, Then,
 };
 use roundel_store::{Ask, Tx, Work, Worked};
 
@@ -52,8 +52,8 @@ fn wish(op: Op) -> Wish {
 struct Step(RunId, u64, &'static str);
 
 impl Work for Step {
-    fn lease(&self) -> (RunId, roundel_core::WorkerId, u64) {
-        (self.0, WORKER, self.1)
+    fn lease(&self) -> (RunId, roundel_core::WorkerId, Fence) {
+        (self.0, WORKER, round(self.0, self.1).fence())
     }
 
     fn run(&mut self, tx: Tx) -> Worked {
@@ -146,6 +146,7 @@ fn life(number: u128) -> Vec<Deed> {
         name: WAIT,
         payload: payload("true"),
         policy: Policy::Keep,
+        expires: None,
         key: Some(name("once")),
         claimant: Some(claimant()),
     };

@@ -1,19 +1,24 @@
 //! The judgement: everything is at rest, and what was promised is held against what is there.
 
-use std::collections::BTreeMap;
+mod kin;
 
-use roundel_core::{Entry, Outcome, Rows, RunId, RunRow, RunState, decode_entries};
+use std::collections::{BTreeMap, BTreeSet};
+
+use roundel_core::check::Reader;
+use roundel_core::{
+    Deadline, Entry, Outcome, Rows, RunId, RunRow, RunState, STATE_CHANGED, decode_entries,
+};
 use roundel_store::Model;
 
 use crate::book::{Book, said, value};
-use crate::flows::Tally;
+use crate::flows::{LAST, SENT, Tally};
 use crate::site::{Site, Way};
 
 impl Book {
     /// Everything is at rest: what should not be?
-    pub(crate) fn judge(&mut self, model: &Model, site: &Site) {
+    pub(crate) fn judge(&mut self, model: &Model, site: &Site, reader: &mut Reader) {
         let mut broken = Vec::new();
-        model.check(&mut broken);
+        model.check(reader, &mut broken);
         let broken = broken.iter().map(ToString::to_string);
         self.violations.extend(broken);
         let rows = model.rows();
@@ -21,6 +26,12 @@ impl Book {
         self.judge_runs(rows, site);
         self.judge_cancels(rows);
         self.judge_messages(rows);
+        self.judge_conditions(rows);
+        self.judge_sent(rows, site);
+        self.judge_batches(model);
+        if rows.audit.iter().count() != self.audited {
+            self.complain("inv26_audit: what was done in somebody's name is not all there");
+        }
         self.violations.extend(site.complaints.iter().cloned());
         self.judge_kin(model, site);
         for (run, state, outcome) in std::mem::take(&mut self.results) {
@@ -89,13 +100,55 @@ impl Book {
     /// A request to end that was acknowledged cannot be overtaken by another end.
     fn judge_cancels(&mut self, rows: &Rows) {
         for run in std::mem::take(&mut self.cancelled) {
-            let state = rows.run(run).map(|row| row.state);
+            let row = rows.run(run);
+            let state = row.map(|row| row.state);
+            // It may have missed its deadline at the same time.
+            if row.is_some_and(is_late) {
+                continue;
+            }
             // What it did could perhaps not be undone.
             let ends = [RunState::Cancelled, RunState::RollbackFailed];
             if !state.is_some_and(|state| ends.contains(&state)) {
                 let state = state.map_or("gone", RunState::as_str);
                 let found = format!("inv21_cancel: {run} was cancelled, and is {state}");
                 self.complain(&found);
+            }
+        }
+    }
+
+    /// Nobody waits for a state that is there.
+    fn judge_conditions(&mut self, rows: &Rows) {
+        let waits = rows.waits.iter().map(|(wait, _)| wait);
+        for wait in waits.filter(|wait| wait.name == STATE_CHANGED) {
+            let state = rows.states.get(&wait.run);
+            let state = state.and_then(|row| row.value.decode::<serde_json::Value>().ok());
+            if state.is_some_and(|state| state.get(LAST).is_some()) {
+                let found = format!("co_22: {} waits for a state that it has", wait.run);
+                self.complain(&found);
+            }
+        }
+    }
+
+    /// A command is there if the line is that was written with it, and the other way round.
+    fn judge_sent(&mut self, rows: &Rows, site: &Site) {
+        let sent = |row: &RunRow| {
+            row.key
+                .as_ref()?
+                .as_str()
+                .strip_prefix("order:")?
+                .parse()
+                .ok()
+        };
+        let commands: BTreeSet<RunId> = rows.runs().filter_map(sent).collect();
+        let lines = site.ledger.keys().filter(|line| line.2 == SENT);
+        let lines: BTreeSet<RunId> = lines.map(|line| line.0).collect();
+        let gone = |run: &&RunId| !self.ever_deleted.contains(run);
+        let lost: Vec<&RunId> = lines.difference(&commands).filter(gone).collect();
+        let stray: Vec<&RunId> = commands.difference(&lines).filter(gone).collect();
+        for (runs, what) in [(lost, "was lost"), (stray, "was sent without its line")] {
+            for run in runs {
+                let found = format!("co_01: the command that {run} sent {what}");
+                self.violations.push(found);
             }
         }
     }
@@ -123,12 +176,17 @@ impl Book {
     }
 }
 
+/// Did it miss its deadline?
+fn is_late(row: &RunRow) -> bool {
+    matches!(&row.outcome, Some(Outcome::Failure(why)) if why.code == Deadline::CODE)
+}
+
 /// Had the run ended so before it was undone?
 fn was(model: &Model, run: RunId, outcome: Option<&Outcome>) -> bool {
     let Some(row) = model.rows().run(run) else {
         return false;
     };
-    let rounds = model.journal(run, row.execution).into_iter();
+    let rounds = model.journal(run, row.execution).iter();
     let entries = rounds.filter_map(|round| decode_entries(&round.entries).ok());
     let before =
         |entry: &Entry| matches!(entry, Entry::RollingBack { was, .. } if was.as_ref() == outcome);

@@ -1,0 +1,146 @@
+//! What is done in somebody's name, and the list of it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use roundel_core::{AuditId, Audited, Name, Op, Reply, RunId};
+use roundel_store::{Answer, AuditFilter, AuditView, Page, Query};
+
+use super::Client;
+use crate::Error;
+
+/// In whose name a client acts.
+#[derive(Clone, Debug)]
+pub(super) struct Operator {
+    name: Name,
+    reason: String,
+}
+
+impl Client {
+    /// This client, acting in somebody's name: what it asks of runs (cancel, retry, complete, undo,
+    /// accept, patch, delete), and of topics, is audited: who, why, what and when, in the commit of
+    /// what is done. What it starts and sends is told by the journals.
+    ///
+    /// # Errors
+    /// When that is not a name.
+    pub fn operator(&self, name: impl Into<Cow<'static, str>>) -> Result<Client, Error> {
+        let operator = Operator {
+            name: Name::new(name.into())?,
+            reason: String::new(),
+        };
+        Ok(Client {
+            operator: Some(Arc::new(operator)),
+            ..self.clone()
+        })
+    }
+
+    /// Why the [operator](Self::operator) of this client does what it does next.
+    #[must_use]
+    pub fn reason(&self, reason: impl Into<String>) -> Client {
+        let operator = self.operator.as_ref().map(|operator| {
+            Arc::new(Operator {
+                name: operator.name.clone(),
+                reason: reason.into(),
+            })
+        });
+        Client {
+            operator,
+            ..self.clone()
+        }
+    }
+
+    /// This client, leaving alone what is not parked.
+    pub(super) fn if_parked(&self) -> Client {
+        Client {
+            if_parked: true,
+            ..self.clone()
+        }
+    }
+
+    /// The operation, in the name of whoever acts.
+    pub(super) fn signed(&self, op: Op) -> Op {
+        let op = match self.if_parked {
+            true => Op::IfParked(Box::new(op)),
+            false => op,
+        };
+        match &self.operator {
+            None => op,
+            Some(operator) => Op::Audited(Box::new(Audited {
+                operator: operator.name.clone(),
+                reason: operator.reason.clone(),
+                op,
+            })),
+        }
+    }
+
+    /// Asks for something that is audited, if somebody's name is known.
+    pub(super) async fn act(&self, op: Op) -> Result<Reply, Error> {
+        self.inner.op(self.signed(op)).await
+    }
+
+    /// What was done in somebody's name, oldest first.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        let filter = AuditFilter {
+            namespace: Some(self.inner.namespace.clone()),
+            limit: 100,
+            ..AuditFilter::default()
+        };
+        Audit {
+            client: self.clone(),
+            filter,
+        }
+    }
+}
+
+/// A part of the audit, to be narrowed and then fetched page by page.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    client: Client,
+    filter: AuditFilter,
+}
+
+impl Audit {
+    /// About this run.
+    #[must_use]
+    pub fn of(mut self, run: RunId) -> Audit {
+        self.filter.run = Some(run);
+        self
+    }
+
+    /// By this operator.
+    ///
+    /// # Errors
+    /// When that is not a name.
+    pub fn by(mut self, operator: impl Into<Cow<'static, str>>) -> Result<Audit, Error> {
+        self.filter.operator = Some(Name::new(operator.into())?);
+        Ok(self)
+    }
+
+    /// So many at a time, 1 to 1,000.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Audit {
+        self.filter.limit = limit.clamp(1, 1000);
+        self
+    }
+
+    /// Those after this number: that of the last of the page before.
+    #[must_use]
+    pub fn after(mut self, number: u64) -> Audit {
+        let namespace = self.client.inner.namespace.clone();
+        self.filter.after = Some(AuditId { namespace, number });
+        self
+    }
+
+    /// One page.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn fetch(&self) -> Result<Page<AuditView>, Error> {
+        let query = Query::Audit(self.filter.clone());
+        match self.client.inner.read(query).await? {
+            Answer::Audit(page) => Ok(page),
+            _ => unreachable!("the audit was asked for"),
+        }
+    }
+}

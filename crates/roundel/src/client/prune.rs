@@ -1,0 +1,170 @@
+//! What has ended long ago is removed, so that a database stays as large as what is in use.
+//!
+//! No index says what ended when: that would cost every run something at its end, and keep its row
+//! from being changed in place. Instead, what is old is read in the order of its ids, which are
+//! ordered by time, and a pass that looked long at what stays is followed by a long pause.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt};
+use roundel_core::{Forget, Op, PublicationId, Refusal, Reply, RunId, Timestamp};
+use tokio::task::JoinHandle;
+
+use super::{Client, Inner};
+use crate::Error;
+
+/// Trees that are removed at once. Their commits are fused.
+const AT_ONCE: usize = 64;
+/// Of the time, looking at what stays may take one part in so many.
+const SHARE: u32 = 50;
+/// Passes are at least this far apart, and at most, unless they take long.
+const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+
+impl Client {
+    /// Removes the trees whose root ended before this time, and what clients published before this
+    /// time and nobody works on. Returns how many runs went. Removes in small commits, so that
+    /// others are not held up; what ends meanwhile waits for the next call.
+    ///
+    /// # Errors
+    /// When the database cannot be read or written.
+    pub async fn prune(&self, ended_before: Timestamp) -> Result<usize, Error> {
+        let mut pass = Pass::default();
+        self.prune_all(ended_before, &mut pass).await?;
+        Ok(pass.removed)
+    }
+
+    async fn prune_all(&self, before: Timestamp, pass: &mut Pass) -> Result<(), Error> {
+        self.prune_runs(before, pass).await?;
+        self.prune_publications(before, pass).await
+    }
+
+    async fn prune_runs(&self, ended_before: Timestamp, pass: &mut Pass) -> Result<(), Error> {
+        // A run that ended before then was also started before then.
+        let first = RunId::from_bytes(first_id_at(ended_before));
+        let mut page = self.runs().limit(1000).after(first);
+        loop {
+            let began = Instant::now();
+            let found = page.fetch().await?;
+            let took = began.elapsed();
+            let old = found.items.iter().map(|run| &run.row).filter(|row| {
+                let ended = row.state.has_ended() && row.changed_at < ended_before;
+                ended && row.parent.is_none()
+            });
+            let old: Vec<RunId> = old.map(|row| row.id).collect();
+            pass.looked(took, old.len(), found.items.len());
+            let mut deletes = stream::iter(old)
+                .map(|run| self.delete(run))
+                .buffer_unordered(AT_ONCE);
+            while let Some(deleted) = deletes.next().await {
+                pass.removed += unless_gone(deleted)?;
+            }
+            match found.items.last() {
+                Some(last) if found.more => page = page.after(last.row.id),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    async fn prune_publications(&self, before: Timestamp, pass: &mut Pass) -> Result<(), Error> {
+        for topic in self.topics().await? {
+            let first = PublicationId::from_bytes(first_id_at(before));
+            let mut next = Some(first);
+            while let Some(at) = next {
+                let began = Instant::now();
+                let page = self.publications(topic.topic.clone(), Some(at), 1000);
+                let page = page.await?;
+                let took = began.elapsed();
+                let old = page.items.iter().filter(|(_, row)| row.by.is_none());
+                let old: Vec<PublicationId> = old.map(|(id, _)| *id).collect();
+                let mut forgets = stream::iter(old)
+                    .map(|id| self.forget(id))
+                    .buffer_unordered(AT_ONCE);
+                let mut gone = 0;
+                while let Some(forgotten) = forgets.next().await {
+                    gone += usize::from(forgotten?);
+                }
+                pass.looked(took, gone, page.items.len());
+                next = page.items.last().filter(|_| page.more).map(|(id, _)| *id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a publication of a client's that nobody works on. Returns whether it went.
+    async fn forget(&self, publication: PublicationId) -> Result<bool, Error> {
+        let namespace = self.inner.namespace.clone();
+        let forget = Forget {
+            namespace,
+            publication,
+        };
+        let Reply::Forgotten(gone) = self.inner.op(Op::Forget(forget)).await? else {
+            unreachable!("a request to forget answers as one")
+        };
+        Ok(gone)
+    }
+}
+
+/// What a pass came to.
+#[derive(Default)]
+struct Pass {
+    removed: usize,
+    /// How long it looked at what stays.
+    in_vain: Duration,
+}
+
+impl Pass {
+    /// A page took so long to read, and so many of its items went.
+    fn looked(&mut self, took: Duration, went: usize, items: usize) {
+        let stays = items.saturating_sub(went) as f64 / items.max(1) as f64;
+        self.in_vain += took.mul_f64(stays);
+    }
+}
+
+/// Somebody else may have removed it first, or asked for what it did to be undone.
+fn unless_gone(deleted: Result<usize, Error>) -> Result<usize, Error> {
+    match deleted {
+        Err(Error::NoSuchRun(_)) => Ok(0),
+        Err(Error::Refused(Refusal::NotEnded { .. })) => Ok(0),
+        other => other,
+    }
+}
+
+/// The lowest id of something made at this time.
+fn first_id_at(at: Timestamp) -> [u8; 16] {
+    let millis = u64::try_from(at.0 / 1000).unwrap_or(0).min((1 << 48) - 1);
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&millis.to_be_bytes()[2..]);
+    bytes
+}
+
+/// Prunes from time to time, until the engine goes.
+pub(crate) fn keep_ended(inner: &Arc<Inner>, keep: Duration) -> JoinHandle<()> {
+    let inner = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        let mut pause = pause_after(keep, Duration::ZERO);
+        loop {
+            tokio::time::sleep(pause).await;
+            let Some(inner) = inner.upgrade() else {
+                return;
+            };
+            pause = pause_after(keep, prune_older(Client::from(inner), keep).await);
+        }
+    })
+}
+
+/// One pass. Returns how long it looked at what stays.
+async fn prune_older(client: Client, keep: Duration) -> Duration {
+    let before = client.now().before(keep);
+    let mut pass = Pass::default();
+    if let Err(error) = client.prune_all(before, &mut pass).await {
+        tracing::warn!(%error, "what has ended long ago could not be removed now");
+    }
+    client.inner.counters.runs_pruned.add(pass.removed as u64);
+    pass.in_vain
+}
+
+/// Old is what is older than `keep`: a tenth more or less does not matter.
+fn pause_after(keep: Duration, in_vain: Duration) -> Duration {
+    (keep / 10).clamp(PAUSE[0], PAUSE[1]).max(in_vain * SHARE)
+}

@@ -1,0 +1,377 @@
+//! The troubleshooting queue: all that waits for an operator, commands, runs, rollbacks and signals
+//! alike.
+//!
+//! What is acted upon in bulk is read page by page, from the newest to the oldest, so that what is
+//! parked again at once is not taken up a second time.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use futures_util::stream::{self, StreamExt};
+use roundel_core::{Class, Failure, RunState};
+use roundel_store::{Answer, Page, Query, SignalFilter};
+
+use super::{Client, Remedy, Runs, Trouble, TroubleId};
+use crate::Error;
+
+/// Requests under way at a time: they share commits.
+const AT_ONCE: usize = 64;
+/// Runs in a page.
+const PAGE: usize = 1000;
+/// How many are acted upon unless more are allowed.
+const MOST: usize = 10_000;
+
+/// What waits for an operator, to be narrowed: then fetched page by page, counted, grouped by what
+/// went wrong, or acted upon.
+#[derive(Clone, Debug)]
+pub struct Parked {
+    runs: Runs,
+    after: Option<TroubleId>,
+    only: Option<Kind>,
+    code: Option<String>,
+    fingerprint: Option<String>,
+    most: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Runs,
+    Signals,
+}
+
+/// Failures that are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TroubleGroup {
+    /// [`Failure::fingerprint`].
+    pub fingerprint: String,
+    /// What they mean.
+    pub class: Class,
+    /// A stable word for programs.
+    pub code: String,
+    /// For people: that of the newest.
+    pub message: String,
+    /// Of which workflows or queues.
+    pub workflows: Vec<String>,
+    /// How many there are.
+    pub count: usize,
+    /// The newest.
+    pub newest: TroubleId,
+    /// The oldest.
+    pub oldest: TroubleId,
+}
+
+/// What came of acting upon many.
+#[derive(Debug, Default)]
+pub struct Remedied {
+    /// On how many it was done.
+    pub done: usize,
+    /// Those that refused, the first of them with the reason.
+    pub refused: Vec<(TroubleId, Error)>,
+    /// There are more that were not looked at.
+    pub more: bool,
+}
+
+impl Client {
+    /// What waits for an operator: parked commands and runs, rollbacks that failed and nobody has
+    /// accepted, and signals that their runs ended without; newest runs first.
+    #[must_use]
+    pub fn parked(&self) -> Parked {
+        Parked {
+            runs: self.runs(),
+            after: None,
+            only: None,
+            code: None,
+            fingerprint: None,
+            most: MOST,
+        }
+    }
+}
+
+impl Parked {
+    /// Of this workflow, or the queue of this command.
+    ///
+    /// # Errors
+    /// When that is not a name.
+    pub fn of(mut self, workflow: impl Into<Cow<'static, str>>) -> Result<Parked, Error> {
+        self.runs = self.runs.of(workflow)?;
+        Ok(self)
+    }
+
+    /// With this label.
+    ///
+    /// # Errors
+    /// When that is not a name.
+    pub fn with_label(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<String>,
+    ) -> Result<Parked, Error> {
+        self.runs = self.runs.with_label(name, value)?;
+        Ok(self)
+    }
+
+    /// Whose failure has this code.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Parked {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// Whose failure is like these: [`TroubleGroup::fingerprint`].
+    #[must_use]
+    pub fn in_group(mut self, fingerprint: impl Into<String>) -> Parked {
+        self.fingerprint = Some(fingerprint.into());
+        self
+    }
+
+    /// So many at a time, 1 to 1,000.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Parked {
+        self.runs = self.runs.limit(limit);
+        self
+    }
+
+    /// Those after this one: the last of the page before.
+    #[must_use]
+    pub fn after(mut self, last: impl Into<TroubleId>) -> Parked {
+        let last = last.into();
+        self.runs = self.runs.after(last.run());
+        self.after = Some(last);
+        self
+    }
+
+    /// No signals.
+    #[must_use]
+    pub fn only_runs(mut self) -> Parked {
+        self.only = Some(Kind::Runs);
+        self
+    }
+
+    /// Nothing but signals.
+    #[must_use]
+    pub fn only_signals(mut self) -> Parked {
+        self.only = Some(Kind::Signals);
+        self
+    }
+
+    /// At most so many are acted upon; 10,000 unless said.
+    #[must_use]
+    pub fn at_most(mut self, most: usize) -> Parked {
+        self.most = most;
+        self
+    }
+
+    fn fits(&self, trouble: &Trouble) -> bool {
+        if self.code.is_none() && self.fingerprint.is_none() {
+            return true;
+        }
+        let Some(why) = trouble.why() else {
+            return false;
+        };
+        let code = self.code.as_ref();
+        let print = self.fingerprint.as_ref();
+        code.is_none_or(|code| why.code == *code)
+            && print.is_none_or(|print| why.fingerprint() == *print)
+    }
+
+    /// Those in this state that fit, until there are enough.
+    async fn in_state(&self, state: RunState) -> Result<Page<Trouble>, Error> {
+        let limit = self.runs.filter.limit;
+        let mut asked = self.runs.clone().in_state(state);
+        let mut items = Vec::new();
+        loop {
+            let page = asked.fetch().await?;
+            let last = page.items.last().map(|run| run.row.id);
+            let waits = page
+                .items
+                .into_iter()
+                .filter(|run| run.row.awaits_operator());
+            let waits = waits.map(|run| Trouble::Run(Box::new(run)));
+            items.extend(waits.filter(|run| self.fits(run)));
+            match last.filter(|_| page.more) {
+                Some(last) if items.len() <= limit => asked = asked.after(last),
+                more => {
+                    let more = more.is_some();
+                    return Ok(Page { items, more });
+                }
+            }
+        }
+    }
+
+    /// The signals that fit, until there are enough. They have no labels.
+    async fn signals(&self) -> Result<Page<Trouble>, Error> {
+        let runs = &self.runs.filter;
+        let mut items = Vec::new();
+        let mut filter = SignalFilter {
+            namespace: runs.namespace.clone(),
+            workflow: runs.workflow.clone(),
+            before: self.after.map(TroubleId::place),
+            limit: runs.limit,
+        };
+        if runs.label.is_some() {
+            return Ok(Page { items, more: false });
+        }
+        loop {
+            let query = Query::Parked(filter.clone());
+            let Answer::Parked(page) = self.runs.client.inner.read(query).await? else {
+                unreachable!("parked signals were asked for")
+            };
+            let last = page
+                .items
+                .last()
+                .map(|signal| (signal.id.run, signal.id.number));
+            let found = page.items.into_iter();
+            let found = found.map(|signal| Trouble::Signal(Box::new(signal)));
+            items.extend(found.filter(|signal| self.fits(signal)));
+            match last.filter(|_| page.more) {
+                Some(last) if items.len() <= runs.limit => filter.before = Some(last),
+                more => {
+                    let more = more.is_some();
+                    return Ok(Page { items, more });
+                }
+            }
+        }
+    }
+
+    /// One page.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn fetch(&self) -> Result<Page<Trouble>, Error> {
+        let limit = self.runs.filter.limit;
+        let mut pages = Vec::new();
+        if self.only != Some(Kind::Signals) {
+            pages.push(self.in_state(RunState::Parked).await?);
+            pages.push(self.in_state(RunState::RollbackFailed).await?);
+        }
+        if self.only != Some(Kind::Runs) {
+            pages.push(self.signals().await?);
+        }
+        let mut more = pages.iter().any(|page| page.more);
+        let mut items: Vec<Trouble> = pages.into_iter().flat_map(|page| page.items).collect();
+        items.sort_by_key(|trouble| Reverse(trouble.id().place()));
+        more |= items.len() > limit;
+        items.truncate(limit);
+        Ok(Page { items, more })
+    }
+
+    /// All that fit, a page at a time, until `see` has seen enough. Says whether there are more.
+    async fn each_page(
+        &self,
+        mut see: impl AsyncFnMut(Vec<Trouble>) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        let mut asked = self.clone().limit(PAGE);
+        loop {
+            let page = asked.fetch().await?;
+            let last = page.items.last().map(Trouble::id);
+            let goes_on = see(page.items).await?;
+            match last.filter(|_| page.more) {
+                Some(last) if goes_on => asked = asked.after(last),
+                more => return Ok(more.is_some()),
+            }
+        }
+    }
+
+    /// How many there are.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn count(&self) -> Result<usize, Error> {
+        let mut count = 0;
+        self.each_page(async |runs| {
+            count += runs.len();
+            Ok(true)
+        })
+        .await?;
+        Ok(count)
+    }
+
+    /// Those whose failures are alike, together; the largest group first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn groups(&self) -> Result<Vec<TroubleGroup>, Error> {
+        let mut groups: BTreeMap<String, TroubleGroup> = BTreeMap::new();
+        self.each_page(async |runs| {
+            for run in &runs {
+                if let Some(why) = run.why() {
+                    add(&mut groups, run, &why);
+                }
+            }
+            Ok(true)
+        })
+        .await?;
+        let mut groups: Vec<TroubleGroup> = groups.into_values().collect();
+        groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.fingerprint.clone()));
+        Ok(groups)
+    }
+
+    /// Does this about all that fit, up to [`at_most`](Self::at_most); each in a commit of its own,
+    /// audited if the client acts in somebody's name. `told` hears how many are done so far.
+    /// Whatever is no longer parked when its turn comes refuses, alone.
+    ///
+    /// # Errors
+    /// When the database cannot be read or written; what was done until then stays.
+    pub async fn act(
+        &self,
+        remedy: &Remedy,
+        mut told: impl FnMut(&Remedied),
+    ) -> Result<Remedied, Error> {
+        let mut sum = Remedied::default();
+        let mut left = self.most;
+        let fitting = match remedy.is_for_signals() {
+            true => self.clone().only_signals(),
+            false => self.clone().only_runs(),
+        };
+        let more = fitting
+            .each_page(async |runs| {
+                sum.more |= runs.len() > left;
+                let runs = runs.into_iter().take(left).map(|run| run.id());
+                let runs: Vec<TroubleId> = runs.collect();
+                left -= runs.len();
+                let client = &self.runs.client;
+                let mut acts = stream::iter(runs)
+                    .map(async |run| (run, client.remedy(run, remedy).await))
+                    .buffer_unordered(AT_ONCE);
+                while let Some((run, did)) = acts.next().await {
+                    match did {
+                        Ok(()) => sum.done += 1,
+                        Err(
+                            error @ (Error::Refused(_) | Error::NoSuchRun(_) | Error::Value(_)),
+                        ) => {
+                            sum.refused.push((run, error));
+                        }
+                        Err(error) => return Err(error),
+                    }
+                    told(&sum);
+                }
+                Ok(left > 0)
+            })
+            .await?;
+        sum.more |= more;
+        Ok(sum)
+    }
+}
+
+fn add(groups: &mut BTreeMap<String, TroubleGroup>, trouble: &Trouble, why: &Failure) {
+    let fingerprint = why.fingerprint();
+    let (id, workflow) = (trouble.id(), trouble.workflow().to_string());
+    let group = groups.entry(fingerprint.clone());
+    let group = group.or_insert_with(|| TroubleGroup {
+        fingerprint,
+        class: why.class,
+        code: why.code.clone(),
+        message: why.message.clone(),
+        workflows: Vec::new(),
+        count: 0,
+        newest: id,
+        oldest: id,
+    });
+    group.count += 1;
+    // They come newest first.
+    group.oldest = id;
+    if let Err(place) = group.workflows.binary_search(&workflow) {
+        group.workflows.insert(place, workflow);
+    }
+}

@@ -1,0 +1,82 @@
+//! Operators: what they do in their own name, and commands that they complete by hand.
+
+use roundel_core::{Audited, Cancel, Complete, Name, Op, Resume, RunId, RunRow, Target};
+
+use crate::flows::Tally;
+use crate::marks::Mark;
+use crate::world::{NAMESPACE, World};
+
+impl World<'_> {
+    /// Some of what operators do is done in somebody's name.
+    pub(crate) fn signed(&mut self, op: Op) -> Op {
+        let operators = matches!(
+            op,
+            Op::Cancel(_)
+                | Op::Patch(_)
+                | Op::Delete(_)
+                | Op::Resume(_)
+                | Op::Complete(_)
+                | Op::Limit(_)
+        );
+        if !operators || !self.random.once_in(5) {
+            return op;
+        }
+        Op::Audited(Box::new(Audited {
+            operator: Name::constant("anna"),
+            reason: "because".into(),
+            op,
+        }))
+    }
+
+    /// Completes a command by hand, after a look at it; if there is none, resumes a run. Who is in
+    /// a hurry cancels it first, and does not wait for that.
+    pub(crate) fn complete(&mut self, index: usize, run: RunId) -> Op {
+        let Some(command) = self.some_command() else {
+            return Op::Resume(Resume {
+                namespace: NAMESPACE,
+                target: Target::Run(run),
+                skip: false,
+                anew: None,
+            });
+        };
+        self.book.looked(self.model.rows(), command);
+        self.marks.hit(Mark::CompletedByHand);
+        let tally = Tally {
+            rounds: 1 + u32::try_from(self.random.below(1_000)).unwrap_or(0),
+            ..Tally::default()
+        };
+        let target = Target::Run(command);
+        let complete = Op::Complete(Complete {
+            namespace: NAMESPACE,
+            target: target.clone(),
+            value: World::payload(&tally),
+        });
+        if self.random.once_in(3) {
+            return complete;
+        }
+        self.clients[index].asks_next(complete);
+        Op::Cancel(Cancel {
+            namespace: NAMESPACE,
+            target,
+            claimant: None,
+        })
+    }
+
+    /// A command, if there is one; at best one that has not ended.
+    fn some_command(&mut self) -> Option<RunId> {
+        let rows = self.model.rows();
+        let is_command = |row: &&RunRow| rows.lane(row.lane).workflow.as_str() == "order";
+        let commands = rows.runs().filter(is_command);
+        let mut commands: Vec<(bool, RunId)> = commands
+            .map(|row| (row.state.has_ended(), row.id))
+            .collect();
+        commands.sort_unstable();
+        let open = commands.iter().filter(|(ended, _)| !ended).count();
+        let among = match open {
+            1.. if !self.random.once_in(5) => open,
+            _ => commands.len(),
+        };
+        let at = self.random.below(among.max(1));
+        commands.get(at).map(|(_, run)| *run)
+    }
+}

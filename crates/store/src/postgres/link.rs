@@ -1,0 +1,183 @@
+//! One connection. All that a transaction needs is said when it begins, so that the connection has
+//! no state of its own and may stand behind a proxy that gives each transaction another server
+//! process.
+
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
+use sqlx::{Connection, Executor, PgConnection};
+
+use super::trouble::Trouble;
+use crate::cells::run_columns;
+
+/// What is said when a transaction begins.
+pub(super) struct Beginnings {
+    /// Of one that writes. Whatever the planner thinks, rows are found by their keys: what it
+    /// knows of tables that change this fast is old.
+    pub(super) write: String,
+    /// The same, once for a connection that has nothing else to do: there a transaction begins
+    /// with `BEGIN` alone, and a statement may be one by itself.
+    pub(super) session: String,
+    /// Of one that reads: all at one moment.
+    pub(super) read: String,
+    /// Of one that looks at the schema itself.
+    pub(super) plain: String,
+    /// The end of a step, in the transaction that it has: from here on it is ours.
+    pub(super) last: String,
+    /// Who has the run of a step.
+    pub(super) owner: String,
+}
+
+impl Beginnings {
+    /// For a schema of this name, which is known to need no quotes but gets them.
+    pub(super) fn of(schema: &str) -> Beginnings {
+        let path = format!("SET LOCAL search_path = \"{schema}\", pg_catalog, pg_temp");
+        let limits = "SET LOCAL statement_timeout = '30s'; SET LOCAL lock_timeout = '5s'; \
+             SET LOCAL idle_in_transaction_session_timeout = '15s'; \
+             SET LOCAL client_min_messages = 'warning'";
+        let plans = "SET LOCAL plan_cache_mode = 'force_generic_plan'; \
+             SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+             SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
+             SET LOCAL jit = off";
+        Beginnings {
+            session: format!("{path}; {limits}; {plans}").replace("SET LOCAL", "SET"),
+            write: format!("BEGIN; {path}; {limits}; {plans}"),
+            read: format!(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {path}; \
+                 SET LOCAL statement_timeout = '60s'; \
+                 SET LOCAL idle_in_transaction_session_timeout = '15s'"
+            ),
+            plain: format!("BEGIN; {path}; {limits}"),
+            last: format!("{path}; {limits}; {plans}"),
+            // The user's own search path is in force: the name stands there whole.
+            owner: [
+                "SELECT ",
+                run_columns!(),
+                " FROM \"",
+                schema,
+                "\".roundel_run WHERE id = $1",
+            ]
+            .concat(),
+        }
+    }
+}
+
+/// One connection.
+pub(super) struct Link {
+    connection: PgConnection,
+    /// Statements are kept on the server from one use to the next.
+    keeps: bool,
+}
+
+impl Link {
+    pub(super) async fn connect(
+        options: &PgConnectOptions,
+        keeps: bool,
+    ) -> Result<Link, sqlx::Error> {
+        let connection = PgConnection::connect_with(options).await?;
+        Ok(Link { connection, keeps })
+    }
+
+    /// Statements without values and answers, in one flight.
+    pub(super) async fn run(&mut self, sql: &str) -> Result<(), sqlx::Error> {
+        self.connection.execute(sqlx::raw_sql(sql)).await?;
+        Ok(())
+    }
+
+    pub(super) async fn all(
+        &mut self,
+        sql: &str,
+        values: PgArguments,
+    ) -> Result<Vec<PgRow>, Trouble> {
+        let query = sqlx::query_with(sql, values).persistent(self.keeps);
+        Ok(query.fetch_all(&mut self.connection).await?)
+    }
+
+    /// A statement that is a transaction by itself, over rows that were not locked.
+    pub(super) async fn guess(
+        &mut self,
+        sql: &str,
+        values: PgArguments,
+    ) -> Result<Vec<PgRow>, Trouble> {
+        let query = sqlx::query_with(sql, values).persistent(self.keeps);
+        let written = query.fetch_all(&mut self.connection).await;
+        written.map_err(Trouble::of_guess)
+    }
+
+    pub(super) async fn execute(&mut self, sql: &str, values: PgArguments) -> Result<u64, Trouble> {
+        let query = sqlx::query_with(sql, values).persistent(self.keeps);
+        Ok(query.execute(&mut self.connection).await?.rows_affected())
+    }
+
+    /// The connection itself, for a step.
+    pub(super) fn into_inner(self) -> PgConnection {
+        self.connection
+    }
+
+    /// A connection that a step gives back.
+    pub(super) fn of(connection: PgConnection, keeps: bool) -> Link {
+        Link { connection, keeps }
+    }
+
+    pub(super) fn inner(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+
+    /// Says goodbye, so that the server need not find out.
+    pub(super) async fn close(self) {
+        let _ = self.connection.close().await;
+    }
+}
+
+/// The values of a statement, in order.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => {{
+        #[allow(unused_mut)]
+        let mut values = sqlx::postgres::PgArguments::default();
+        $(
+            sqlx::Arguments::add(&mut values, $value)
+                .map_err(|error| $crate::postgres::trouble::Trouble::Culprit(error.to_string()))?;
+        )*
+        values
+    }};
+}
+pub(super) use values;
+
+/// One array for each column, over all rows.
+macro_rules! arrays {
+    ($rows:expr; $row:pat => $($value:expr),* $(,)?) => {{
+        let mut values = sqlx::postgres::PgArguments::default();
+        $crate::postgres::link::add_arrays!(&mut values; $rows; $row => $($value),*);
+        values
+    }};
+}
+pub(super) use arrays;
+
+/// The same, behind the values that are there already.
+macro_rules! add_arrays {
+    ($values:expr; $rows:expr; $row:pat => $($value:expr),* $(,)?) => {
+        $(
+            #[allow(unused_variables)]
+            let column = $rows.iter().map(|$row| $value).collect::<Vec<_>>();
+            sqlx::Arguments::add(&mut *$values, column)
+                .map_err(|error| $crate::postgres::trouble::Trouble::Culprit(error.to_string()))?;
+        )*
+    };
+}
+pub(super) use add_arrays;
+
+/// The same; or, of one row alone, its values as they are.
+macro_rules! add_columns {
+    ($values:expr, $alone:expr; $rows:expr; $row:pat => $($value:expr),* $(,)?) => {
+        if $alone {
+            if let Some($row) = $rows.iter().next() {
+                use $crate::postgres::trouble::Trouble::Culprit;
+                $(
+                    sqlx::Arguments::add(&mut *$values, $value)
+                        .map_err(|error| Culprit(error.to_string()))?;
+                )*
+            }
+        } else {
+            $crate::postgres::link::add_arrays!($values; $rows; $row => $($value),*);
+        }
+    };
+}
+pub(super) use add_columns;

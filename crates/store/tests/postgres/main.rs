@@ -1,0 +1,10 @@
+//! The PostgreSQL store, from outside: what it refuses, what processes hear of each other, and what
+//! it survives.
+
+mod faults;
+mod kept;
+mod marks;
+mod moving;
+mod opening;
+mod processes;
+mod tools;
