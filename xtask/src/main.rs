@@ -9,6 +9,7 @@ mod reliability;
 mod server;
 mod steps;
 mod tidy;
+mod unsteady;
 
 use std::env;
 use std::path::PathBuf;
