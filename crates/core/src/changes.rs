@@ -1,10 +1,10 @@
 //! What a batch of decisions changed, as rows to write: plain values, fit for arrays.
 
 use crate::{
-    AuditId, AuditRow, GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId,
-    MailRow, Name, OfferId, OfferRow, PublicationId, PublicationRow, QueueId, QueueRow, RunId,
-    RunRow, StateRow, SubscriptionId, SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId,
-    WorkerRow,
+    AuditId, AuditRow, DocumentId, DocumentRow, FactId, FactRow, GateId, GateRow, JournalRow,
+    KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name, OfferId, OfferRow,
+    PublicationId, PublicationRow, QueueId, QueueRow, RunId, RunRow, StateRow, StreamId, StreamRow,
+    SubscriptionId, SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
 /// One write.
@@ -83,6 +83,12 @@ pub struct Changes {
     pub queues: Vec<(QueueId, Write<QueueRow>)>,
     /// What was done in somebody's name, only ever added.
     pub audit: Vec<(AuditId, Write<AuditRow>)>,
+    /// Facts, only ever added, in the order in which they were recorded.
+    pub facts: Vec<(FactId, Write<FactRow>)>,
+    /// Streams of facts.
+    pub streams: Vec<(StreamId, Write<StreamRow>)>,
+    /// Documents.
+    pub documents: Vec<(DocumentId, Write<DocumentRow>)>,
     /// Runs to remove with everything under them: journal, labels, mail, waits, keys, state, what
     /// they published, their latches, and who waited for their end. That they waited for others'
     /// is left, and goes with those.
@@ -114,6 +120,9 @@ impl Changes {
             && self.latches.is_empty()
             && self.queues.is_empty()
             && self.audit.is_empty()
+            && self.facts.is_empty()
+            && self.streams.is_empty()
+            && self.documents.is_empty()
             && self.deleted.is_empty()
     }
 }

@@ -13,6 +13,7 @@ pub mod check;
 mod context;
 mod deadline;
 mod decide;
+mod fact;
 mod failure;
 mod id;
 mod journal;
@@ -40,6 +41,9 @@ pub use changes::{Changes, RunChange, Write};
 pub use context::Context;
 pub use deadline::{Deadline, Deadlines};
 pub use decide::{decide, may_step, undone};
+pub use fact::{
+    Cause, DocumentId, DocumentRow, FactId, FactRow, Fold, Projection, Seen, StreamId, StreamRow,
+};
 pub use failure::{Attempted, Class, Failure, Origin, Remainder, Remaining};
 pub use id::{PublicationId, RunId, WorkerId};
 pub use journal::{Call, Entry, JournalRow, Outcome, UndoBy, Why, decode_entries, encode_entries};
@@ -51,14 +55,15 @@ pub use name::{BadName, Name};
 pub use needs::{Due, Keyed, Need, Stage, needs};
 pub use op::{
     Accept, Anew, Audited, Cancel, Caused, Claim, Claimant, Complete, Consumed, Delete,
-    Destination, Forget, Join, Offer, Op, OpenWait, Patch, Publish, Redirect, Register, Release,
-    Renew, Resume, Round, Scope, Signal, Start, StateChange, Subscribe, Target, Then, Undo,
+    Destination, Forget, Join, NewFact, Offer, Op, OpenWait, Patch, Publish, Record, Redirect,
+    Register, Release, Renew, Resume, Round, Scope, Signal, Start, StateChange, Subscribe, Target,
+    Then, Undo,
 };
 pub use payload::Payload;
 pub use queue::{Flow, Limit, QueueId, QueueRow, Rate};
 pub use reply::{
-    Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, Refusal,
-    Renewed, Reply, Started, Undone,
+    Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, Recorded,
+    Refusal, Renewed, Reply, Started, Undone,
 };
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};

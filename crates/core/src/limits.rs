@@ -24,6 +24,10 @@ pub const FAN_OUT: usize = 10_000;
 pub const BATCH: usize = 10_000;
 /// Bytes in the payloads of one batch.
 pub const BATCH_BYTES: usize = 16 << 20;
+/// Facts recorded, or documents read, in one operation.
+pub const FACTS: usize = 1_000;
+/// Documents that one fact is folded into.
+pub const FACT_DOCUMENTS: usize = 64;
 /// Workflows that subscribe to one topic.
 pub const SUBSCRIBERS: usize = 10_000;
 /// Levels of runs below a root.

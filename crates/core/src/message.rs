@@ -166,11 +166,14 @@ pub enum KeyKind {
     Run,
     /// A sender's key for a signal or an offer.
     Sender,
+    /// Held by a transaction while it looks at something that may not be there yet: there is never a
+    /// row of it.
+    Lock,
 }
 
 impl KeyKind {
     /// All of them.
-    pub const ALL: [KeyKind; 2] = [KeyKind::Run, KeyKind::Sender];
+    pub const ALL: [KeyKind; 3] = [KeyKind::Run, KeyKind::Sender, KeyKind::Lock];
 
     /// The word that is stored.
     #[must_use]
@@ -178,6 +181,7 @@ impl KeyKind {
         match self {
             KeyKind::Run => "run",
             KeyKind::Sender => "sender",
+            KeyKind::Lock => "lock",
         }
     }
 }

@@ -91,6 +91,10 @@ pub enum Mutant {
     AcceptedUnasked,
     /// What a step sends is lost, and the step stands.
     SentLost,
+    /// What a decision was based on may have changed.
+    StaleReads,
+    FactTwice,
+    FoldLost,
     /// What is done in somebody's name is not written down.
     AuditLost,
     /// A run that was asked to end is completed by hand.

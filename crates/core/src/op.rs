@@ -1,10 +1,12 @@
 //! Operations: every state change that exists, as data. They can be logged, counted, fused,
 //! replayed and simulated.
 
+mod facts;
 mod operators;
 
 use std::time::Duration;
 
+pub use facts::{NewFact, Record};
 pub use operators::{
     Accept, Anew, Audited, Cancel, Complete, Delete, Destination, Forget, Patch, Redirect, Resume,
     Undo,
@@ -60,6 +62,8 @@ pub enum Op {
     Forget(Forget),
     /// Something of the above, if the run that it is about waits for an operator.
     IfParked(Box<Op>),
+    /// Record facts.
+    Record(Record),
     /// Change the limits of a queue.
     Limit(Limit),
     /// Something of the above, in somebody's name: it is audited.
@@ -360,6 +364,9 @@ pub enum Caused {
     /// A run of its own, as part of a step: it answers no call. If it cannot be started, the round
     /// is refused, and with it what the step wrote.
     Send(Box<Start>),
+    /// Facts, as part of a step: they answer no call. If they cannot be recorded, the round is refused,
+    /// and with it what the step wrote.
+    Record(Box<Record>),
     /// A signal.
     Signal(u32, Box<Signal>),
     /// An offer.
@@ -476,6 +483,14 @@ impl Round {
     pub(crate) fn sent(&self) -> impl Iterator<Item = &Start> {
         self.caused.iter().filter_map(|caused| match caused {
             Caused::Send(start) => Some(&**start),
+            _ => None,
+        })
+    }
+
+    /// What a step of it recorded.
+    pub(crate) fn recorded(&self) -> impl Iterator<Item = &Record> {
+        self.caused.iter().filter_map(|caused| match caused {
+            Caused::Record(record) => Some(&**record),
             _ => None,
         })
     }

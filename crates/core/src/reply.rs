@@ -1,9 +1,9 @@
 //! What operations answer, what they are refused with, and the hints that follow a commit.
 
 use crate::{
-    BadName, CancelMark, Deadline, Deadlines, Delivery, Fence, LaneId, Name, Outcome, Parent,
-    PublicationId, QueueRow, RunId, RunState, STATE_CHANGED, Sent, StateRow, Timestamp, WorkerId,
-    limits,
+    BadName, CancelMark, Deadline, Deadlines, Delivery, Failure, Fence, LaneId, Name, Outcome,
+    Parent, PublicationId, QueueRow, RunId, RunState, STATE_CHANGED, Sent, StateRow, Timestamp,
+    WorkerId, limits,
 };
 
 /// The answer to an operation.
@@ -55,8 +55,19 @@ pub enum Reply {
     },
     /// To a request to forget: whether the publication went.
     Forgotten(bool),
+    /// To a record, one for each fact.
+    Recorded(Vec<Recorded>),
     /// To a change of a queue's limits: as they are now.
     Limited(QueueRow),
+}
+
+/// What became of a fact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recorded {
+    /// Was it new?
+    pub new: bool,
+    /// Which of its stream's facts it is, from 1.
+    pub stream_version: Option<u64>,
 }
 
 /// What a start did.
@@ -312,6 +323,42 @@ pub enum Refusal {
         limit: usize,
         /// How much was asked for.
         found: usize,
+    },
+    /// Record that one, or choose another id.
+    #[error("another fact has the id `{id}`; each fact needs an id of its own")]
+    AnotherFact {
+        /// Which id.
+        id: Name,
+    },
+    /// Read again, and decide again.
+    #[error(
+        "the stream `{stream}` has {found} facts, not {expected}; read it again and decide again"
+    )]
+    StreamMoved {
+        /// Which stream.
+        stream: Name,
+        /// What was expected.
+        expected: u64,
+        /// How many it has.
+        found: u64,
+    },
+    /// Read again, and decide again.
+    #[error("the document `{path}` has changed since it was read; read it and decide again")]
+    Stale {
+        /// Which document.
+        path: Name,
+    },
+    /// Mend the projection or the fact.
+    #[error("the projection `{projection}` of the fact `{fact}` into `{path}` failed: {failure}")]
+    NotFolded {
+        /// Which fact.
+        fact: Name,
+        /// Which projection.
+        projection: Name,
+        /// Into which document.
+        path: Name,
+        /// Why.
+        failure: Box<Failure>,
     },
     /// Register first.
     #[error("worker {worker} is not registered; register it before it claims")]

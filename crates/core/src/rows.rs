@@ -16,10 +16,11 @@ use rustc_hash::FxHashMap;
 
 use crate::changes::{Changes, RunChange};
 use crate::{
-    AuditId, AuditRow, Claimed, Deadlines, Flow, GateId, GateRow, Hint, JournalRow, KeyId, KeyRow,
-    Lane, LaneId, LatchId, LatchRow, MailId, MailRow, Name, OfferId, OfferRow, PublicationId,
-    PublicationRow, QueueId, QueueRow, RunId, RunRow, RunState, StateRow, SubscriptionId,
-    SubscriptionRow, Timestamp, Told, UndoMark, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
+    AuditId, AuditRow, Claimed, Deadlines, DocumentId, DocumentRow, FactId, FactRow, Flow, GateId,
+    GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, LatchId, LatchRow, MailId, MailRow,
+    Name, OfferId, OfferRow, PublicationId, PublicationRow, QueueId, QueueRow, RunId, RunRow,
+    RunState, StateRow, StreamId, StreamRow, SubscriptionId, SubscriptionRow, Timestamp, Told,
+    UndoMark, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
 /// Runs, by id: the hot table.
@@ -66,6 +67,8 @@ pub enum Accepted<'r> {
     Run(&'r RunRow),
     /// A journal row, only ever added.
     Journal(JournalRow),
+    /// A fact, only ever added.
+    Fact(&'r FactId),
     /// A label, only ever added.
     Label(RunId, Name, String),
     /// A run that is gone, with everything under it.
@@ -110,6 +113,12 @@ pub struct Rows {
     pub queues: Table<QueueId, QueueRow>,
     /// What was done in somebody's name: the last row of each namespace, and those that are new.
     pub audit: Table<AuditId, AuditRow>,
+    /// Facts.
+    pub facts: Table<FactId, FactRow>,
+    /// Streams of facts.
+    pub streams: Table<StreamId, StreamRow>,
+    /// Documents.
+    pub documents: Table<DocumentId, DocumentRow>,
     /// How many of a scope's runs have not ended.
     pub latches: Table<LatchId, LatchRow>,
     /// The runs of scopes that the operation at hand cancels or rolls back, in order.
@@ -234,6 +243,9 @@ impl Rows {
         self.latches.clear();
         self.audit.clear();
         self.queues.clear();
+        self.facts.clear();
+        self.streams.clear();
+        self.documents.clear();
     }
 
     /// An open wait, as the database has it or as it now is.
@@ -319,6 +331,9 @@ impl Rows {
             latches: self.latches.take_changes(),
             audit: self.audit.take_changes(),
             queues: self.queues.take_changes(),
+            facts: self.facts.take_changes(),
+            streams: self.streams.take_changes(),
+            documents: self.documents.take_changes(),
         };
         self.purge(&changes.deleted);
         changes
@@ -350,6 +365,9 @@ impl Rows {
         self.latches.accept_changes();
         self.audit.accept_changes();
         self.queues.accept_changes();
+        self.facts.accept_each(|id| see(Accepted::Fact(id)));
+        self.streams.accept_changes();
+        self.documents.accept_changes();
         self.journal
             .drain(..)
             .map(Accepted::Journal)

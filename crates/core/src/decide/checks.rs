@@ -152,6 +152,10 @@ fn consistent(round: &Round, rows: &Rows, row: &RunRow) -> Result<(), &'static s
                 let plain = plain && start.claimant.is_none() && start.first.is_none();
                 ensure(plain, "what a step sent is more than a start")?;
             }
+            Caused::Record(record) => {
+                let own = rows.lane(row.lane).namespace == record.namespace;
+                ensure(own, "it records facts in another namespace")?;
+            }
             _ => {}
         }
     }

@@ -8,6 +8,7 @@ mod batches;
 mod checks;
 mod conditions;
 mod ends;
+mod facts;
 mod leases;
 mod leftovers;
 mod operators;
@@ -71,6 +72,7 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Delete(delete) => operators::delete(delete, rows, now),
         Op::IfParked(op) => operators::if_parked(op, rows, now),
         Op::Limit(limit) => queues::limit(limit, rows, now).map(Reply::Limited),
+        Op::Record(record) => facts::record(record, rows, now).map(Reply::Recorded),
         Op::Audited(audited) => audits::audited(audited, rows, now),
         Op::Forget(forget) => Ok(Reply::Forgotten(operators::forget(forget, rows, now))),
     }

@@ -1,7 +1,9 @@
 //! Committing a round: fenced first, everything else after.
 
 use super::wakes::{inbox, own_mail};
-use super::{checks, conditions, ends, operators, queues, require_run, scopes, signals, starts};
+use super::{
+    checks, conditions, ends, facts, operators, queues, require_run, scopes, signals, starts,
+};
 use crate::mutant::{self, Mutant};
 use crate::{
     CancelMark, Caused, Claimant, Committed, Consumed, Failure, GateRow, Hint, JournalRow, MailId,
@@ -14,7 +16,9 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     let state = checks::round(round, rows, now)?;
     let row = rows.run(round.run).expect("checked");
     let held = (row.lane, row.flow);
+    let facts = facts::of_round(round, rows, now)?;
     append(round, rows, now);
+    facts.carry_out(rows);
     let mut committed = Committed {
         at: now,
         ..Committed::default()
@@ -218,7 +222,7 @@ fn cause(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
             *call,
             watch(round, *call, (namespace, target), rows, now).map(|()| None),
         ),
-        Caused::Send(_) => return,
+        Caused::Send(_) | Caused::Record(_) => return,
         Caused::Close(_) | Caused::RollBack(..) | Caused::Cancel(_) => {
             return below(round, caused, rows, now);
         }

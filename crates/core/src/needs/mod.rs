@@ -2,11 +2,13 @@
 //! runs, each sorted; the rest hangs under rows that are locked by then. A store that locks takes
 //! a batch through the stages together; the others load as they go.
 
+mod facts;
 mod gates;
 mod leases;
 mod leftovers;
 mod scopes;
 
+use facts::of_record;
 use gates::{Gates, gate_of, gate_of_signal, of_gates};
 pub use leases::{Due, Keyed};
 use leases::{of_claim, of_leases, of_register};
@@ -17,9 +19,9 @@ use scopes::{
 
 use crate::decide::{offer_key, run_key, sender_key, target_run};
 use crate::{
-    Audited, Cancel, Caused, Claimant, Consumed, GateId, KeyId, LatchId, MailId, Name, Offer, Op,
-    Policy, PublicationId, QueueId, Round, Rows, RunId, RunRow, STATE_CHANGED, Signal, Start,
-    Target, Then, WorkerId, limits,
+    Audited, Cancel, Caused, Claimant, Consumed, DocumentId, FactId, GateId, KeyId, LatchId,
+    MailId, Name, Offer, Op, Policy, PublicationId, QueueId, Round, Rows, RunId, RunRow,
+    STATE_CHANGED, Signal, Start, StreamId, Target, Then, WorkerId, limits,
 };
 
 /// The stages, in order.
@@ -111,6 +113,12 @@ pub enum Need {
     Latch(LatchId),
     /// The runs that one call set off together, in order, into `scopes`: run, execution, call.
     Scope(RunId, u32, u32),
+    /// A fact, whose lock is a key.
+    Fact(FactId),
+    /// A stream, whose lock is a key.
+    Stream(StreamId),
+    /// A document, whose lock is a key.
+    Document(DocumentId),
     /// The last row of a namespace's audit. Whoever has it is the only one who adds to it.
     Audit(Name),
 }
@@ -171,6 +179,7 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         },
         Op::Limit(limit) if stage == Stage::Gates => out.push(Need::Queue(limit.queue.clone())),
         Op::Limit(_) => {}
+        Op::Record(record) => of_record(record, stage, out),
         Op::Claim(claim) => of_claim(claim, rows, stage, out),
         Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
         Op::Release(release) => of_leases(release.worker, &release.runs, rows, stage, out),
@@ -434,6 +443,7 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
         Caused::Child(_, start) | Caused::Spawn(_, start) | Caused::Send(start) => {
             of_start(start, rows, stage, out);
         }
+        Caused::Record(record) => of_record(record, stage, out),
         Caused::Signal(_, signal) => of_signal(signal, rows, stage, out),
         Caused::Offer(_, offer) => of_offer(offer, rows, stage, out),
         Caused::Watch(_, namespace, target) => of_target(namespace, target, rows, stage, out),

@@ -34,6 +34,9 @@ impl Rows {
         self.latches.absorb(changes.latches);
         self.audit.absorb(changes.audit);
         self.queues.absorb(changes.queues);
+        self.facts.absorb(changes.facts);
+        self.streams.absorb(changes.streams);
+        self.documents.absorb(changes.documents);
         self.note_limits();
         for run in changes.deleted {
             self.delete_run(run);
@@ -63,6 +66,9 @@ impl Rows {
             latches: self.latches.all(),
             audit: self.audit.all(),
             queues: self.queues.all(),
+            facts: self.facts.all(),
+            streams: self.streams.all(),
+            documents: self.documents.all(),
             journal: Vec::new(),
             labels: Vec::new(),
             deleted: Vec::new(),

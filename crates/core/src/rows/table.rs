@@ -160,6 +160,18 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         }
     }
 
+    /// The same, and tells of each that is there, in the order in which they changed.
+    pub(super) fn accept_each(&mut self, mut tell: impl FnMut(&K)) {
+        for key in self.changed.drain(..) {
+            let slot = self.slots.get_mut(&key).expect("a changed row is here");
+            (slot.changed, slot.stored) = (false, slot.row.is_some());
+            match slot.stored {
+                true => tell(&key),
+                false => drop(self.slots.remove(&key)),
+            }
+        }
+    }
+
     fn accept_all(&mut self) {
         while let Some(key) = self.changed.pop() {
             let slot = self.slots.get_mut(&key).expect("a changed row is here");

@@ -4,6 +4,7 @@ mod check;
 mod children;
 mod continuing;
 mod deletes;
+mod facts;
 mod leases;
 mod limits;
 mod offers;

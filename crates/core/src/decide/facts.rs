@@ -1,0 +1,212 @@
+//! Recording facts: once per id, counted in their streams, folded into their documents.
+//!
+//! A fold is the user's code and may fail. So everything is worked out beside the rows first, and
+//! put there when nothing can fail any more.
+
+use std::collections::BTreeMap;
+
+use crate::mutant::{self, Mutant};
+use crate::{
+    Cause, DocumentId, DocumentRow, FactId, FactRow, NewFact, Record, Recorded, Refusal, Round,
+    Rows, StreamId, StreamRow, Timestamp, limits,
+};
+
+/// What recording comes to.
+#[derive(Default)]
+pub(super) struct Plan {
+    facts: Vec<(FactId, FactRow)>,
+    streams: BTreeMap<StreamId, StreamRow>,
+    documents: BTreeMap<DocumentId, DocumentRow>,
+}
+
+/// Records facts, or refuses all of them.
+pub(super) fn record(
+    record: &Record,
+    rows: &mut Rows,
+    now: Timestamp,
+) -> Result<Vec<Recorded>, Refusal> {
+    let mut plan = Plan::default();
+    let recorded = plan.add((record, None), rows, now)?;
+    plan.carry_out(rows);
+    Ok(recorded)
+}
+
+/// What the steps of a round recorded.
+pub(super) fn of_round(round: &Round, rows: &Rows, now: Timestamp) -> Result<Plan, Refusal> {
+    let mut plan = Plan::default();
+    for record in round.recorded() {
+        let row = rows.run(round.run).expect("checked");
+        let cause = Cause {
+            run: round.run,
+            execution: row.execution,
+            entry: row.head + 1,
+        };
+        plan.add((record, Some(cause)), rows, now)?;
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    /// Works out what these facts come to, after those that are in the plan already.
+    pub(super) fn add(
+        &mut self,
+        (record, cause): (&Record, Option<Cause>),
+        rows: &Rows,
+        now: Timestamp,
+    ) -> Result<Vec<Recorded>, Refusal> {
+        check(record)?;
+        for seen in &record.seen {
+            let found = self.document(&record.document_id(&seen.path), rows);
+            let found = found.map_or(0, |row| row.version);
+            if found != seen.version && !mutant::on(Mutant::StaleReads) {
+                let path = seen.path.clone();
+                return Err(Refusal::Stale { path });
+            }
+        }
+        let facts = record.facts.iter();
+        facts
+            .map(|fact| self.fact((record, fact), cause, rows, now))
+            .collect()
+    }
+
+    fn fact(
+        &mut self,
+        (record, fact): (&Record, &NewFact),
+        cause: Option<Cause>,
+        rows: &Rows,
+        now: Timestamp,
+    ) -> Result<Recorded, Refusal> {
+        let id = record.fact_id(fact);
+        if let Some(known) = self.known(&id, rows) {
+            return repeated(fact, known);
+        }
+        let stream = self.count((record, fact), rows)?;
+        let row = FactRow {
+            kind: fact.kind.clone(),
+            version: fact.version,
+            data: fact.data.clone(),
+            at: now,
+            own: record.own,
+            by: record.by.clone(),
+            cause,
+            stream: stream.clone(),
+        };
+        self.fold((record, fact), (&id, &row), rows)?;
+        self.facts.push((id, row));
+        Ok(Recorded {
+            new: true,
+            stream_version: stream.map(|(_, version)| version),
+        })
+    }
+
+    /// The fact of this id, in the rows or in the plan.
+    fn known<'a>(&'a self, id: &FactId, rows: &'a Rows) -> Option<&'a FactRow> {
+        let planned = self.facts.iter().find(|(planned, _)| planned == id);
+        let planned = planned.map(|(_, row)| row);
+        planned.or_else(|| {
+            rows.facts
+                .get(id)
+                .filter(|_| !mutant::on(Mutant::FactTwice))
+        })
+    }
+
+    fn document<'a>(&'a self, id: &DocumentId, rows: &'a Rows) -> Option<&'a DocumentRow> {
+        self.documents.get(id).or_else(|| rows.documents.get(id))
+    }
+
+    /// Its place in its stream, which must be where it is expected.
+    fn count(
+        &mut self,
+        (record, fact): (&Record, &NewFact),
+        rows: &Rows,
+    ) -> Result<Option<(crate::Name, u64)>, Refusal> {
+        let Some(name) = &fact.stream else {
+            return Ok(None);
+        };
+        let id = record.stream_id(name);
+        let row = self.streams.get(&id).or_else(|| rows.streams.get(&id));
+        let found = row.map_or(0, |row| row.version);
+        if let Some(expected) = fact.expected.filter(|expected| *expected != found) {
+            return Err(Refusal::StreamMoved {
+                stream: name.clone(),
+                expected,
+                found,
+            });
+        }
+        let version = found + 1;
+        self.streams.insert(id, StreamRow { version });
+        Ok(Some((name.clone(), version)))
+    }
+
+    fn fold(
+        &mut self,
+        (record, fact): (&Record, &NewFact),
+        row: (&FactId, &FactRow),
+        rows: &Rows,
+    ) -> Result<(), Refusal> {
+        for (path, projection) in &fact.into {
+            let id = record.document_id(path);
+            let before = self.document(&id, rows);
+            let version = before.map_or(0, |before| before.version) + 1;
+            let value = before.and_then(|before| before.value.as_ref());
+            let folded = projection.fold(value, row);
+            let value = folded.map_err(|failure| Refusal::NotFolded {
+                fact: fact.id.clone(),
+                projection: projection.name().clone(),
+                path: path.clone(),
+                failure: Box::new(failure),
+            })?;
+            Refusal::payload(value.as_ref().map_or(0, crate::Payload::size))?;
+            let at = row.1.at;
+            self.documents
+                .insert(id, DocumentRow { version, value, at });
+        }
+        Ok(())
+    }
+
+    /// Nothing can fail any more.
+    pub(super) fn carry_out(self, rows: &mut Rows) {
+        for (id, row) in self.facts {
+            rows.facts.put(id, row);
+        }
+        for (id, row) in self.streams {
+            rows.streams.put(id, row);
+        }
+        for (id, row) in self.documents {
+            if !mutant::on(Mutant::FoldLost) {
+                rows.documents.put(id, row);
+            }
+        }
+    }
+}
+
+fn check(record: &Record) -> Result<(), Refusal> {
+    Refusal::over("facts recorded at once", limits::FACTS, record.facts.len())?;
+    let seen = record.seen.len();
+    Refusal::over("documents read for a decision", limits::FACTS, seen)?;
+    let mut bytes = 0;
+    for fact in &record.facts {
+        Refusal::payload(fact.data.size())?;
+        let into = fact.into.len();
+        Refusal::over("documents of one fact", limits::FACT_DOCUMENTS, into)?;
+        bytes += fact.data.size();
+    }
+    let what = "bytes of facts recorded at once";
+    Refusal::over(what, limits::ROUND_BYTES, bytes)
+}
+
+/// The same fact again is nothing new; another one under its id is refused.
+fn repeated(fact: &NewFact, known: &FactRow) -> Result<Recorded, Refusal> {
+    let stream = known.stream.as_ref().map(|(name, _)| name);
+    let same = (&fact.kind, fact.version, &fact.data, fact.stream.as_ref())
+        == (&known.kind, known.version, &known.data, stream);
+    if !same {
+        return Err(Refusal::AnotherFact {
+            id: fact.id.clone(),
+        });
+    }
+    Ok(Recorded {
+        new: false,
+        stream_version: known.stream.as_ref().map(|(_, version)| *version),
+    })
+}

@@ -1,0 +1,188 @@
+//! Facts: what happened, once and for all; the streams they are counted in; and the documents that
+//! they are folded into.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, KeyId, KeyKind, Name, Payload, RunId, Timestamp};
+
+/// A fact's id, its sender's own: the same fact twice is one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct FactId {
+    /// The tenant.
+    pub namespace: Name,
+    /// The id.
+    pub id: Name,
+}
+
+/// A fact, with its envelope. Never changed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FactRow {
+    /// What kind of thing happened.
+    pub kind: Name,
+    /// The version of what it says.
+    pub version: u32,
+    /// What it says.
+    pub data: Payload,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// Was it decided here, and not received?
+    pub own: bool,
+    /// Who received or decided it.
+    pub by: Option<Name>,
+    /// The round that recorded it.
+    pub cause: Option<Cause>,
+    /// Its stream, and which of that stream's facts it is, from 1.
+    pub stream: Option<(Name, u64)>,
+}
+
+/// A round of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Cause {
+    /// Whose.
+    pub run: RunId,
+    /// In which execution.
+    pub execution: u32,
+    /// The first entry of the round.
+    pub entry: u64,
+}
+
+/// Facts in an order of their own.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct StreamId {
+    /// The tenant.
+    pub namespace: Name,
+    /// Its name.
+    pub name: Name,
+}
+
+/// How far a stream is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StreamRow {
+    /// The number of its last fact.
+    pub version: u64,
+}
+
+/// A document, by its path.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct DocumentId {
+    /// The tenant.
+    pub namespace: Name,
+    /// Where it lies.
+    pub path: Name,
+}
+
+/// What facts came to. It is changed by facts alone.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DocumentRow {
+    /// How many facts it has taken up. It never goes back, so nobody takes a new document for the
+    /// old one.
+    pub version: u64,
+    /// What it says; nothing once a fact has removed it.
+    pub value: Option<Payload>,
+    /// When it last changed.
+    pub at: Timestamp,
+}
+
+/// What a projection does: the document as it was, and a fact, give the document as it is.
+pub type Fold =
+    dyn Fn(Option<&Payload>, &FactId, &FactRow) -> Result<Option<Payload>, Failure> + Send + Sync;
+
+/// How facts are folded into documents: a pure function with a name. It is called inside of the
+/// commit, so it must be quick and must not wait.
+#[derive(Clone)]
+pub struct Projection {
+    name: Name,
+    fold: Arc<Fold>,
+}
+
+impl Projection {
+    /// A projection of this name.
+    pub fn new(
+        name: Name,
+        fold: impl Fn(Option<&Payload>, &FactId, &FactRow) -> Result<Option<Payload>, Failure>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Projection {
+        Projection {
+            name,
+            fold: Arc::new(fold),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The document after the fact.
+    ///
+    /// # Errors
+    /// When the projection fails or panics.
+    pub fn fold(
+        &self,
+        document: Option<&Payload>,
+        (id, fact): (&FactId, &FactRow),
+    ) -> Result<Option<Payload>, Failure> {
+        let fold = AssertUnwindSafe(|| (self.fold)(document, id, fact));
+        catch_unwind(fold).unwrap_or_else(|_| {
+            let message = format!("the projection `{}` panicked", self.name);
+            Err(Failure::permanent(message).with_code("panicked"))
+        })
+    }
+}
+
+impl fmt::Debug for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Projection({})", self.name)
+    }
+}
+
+impl PartialEq for Projection {
+    fn eq(&self, other: &Projection) -> bool {
+        self.name == other.name
+    }
+}
+
+/// What was read before something was decided: it must still be so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Which document.
+    pub path: Name,
+    /// Its version then; 0 if there was none.
+    pub version: u64,
+}
+
+impl FactId {
+    /// What is held while it is looked for and recorded.
+    pub(crate) fn lock(&self) -> KeyId {
+        lock(&self.namespace, "fact", &self.id)
+    }
+}
+
+impl StreamId {
+    /// What is held while it is counted.
+    pub(crate) fn lock(&self) -> KeyId {
+        lock(&self.namespace, "stream", &self.name)
+    }
+}
+
+impl DocumentId {
+    /// What is held while it is read and changed.
+    pub(crate) fn lock(&self) -> KeyId {
+        lock(&self.namespace, "document", &self.path)
+    }
+}
+
+fn lock(namespace: &Name, what: &str, name: &Name) -> KeyId {
+    KeyId {
+        namespace: namespace.clone(),
+        kind: KeyKind::Lock,
+        key: format!("{what}/{name}"),
+    }
+}
