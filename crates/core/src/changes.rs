@@ -3,8 +3,8 @@
 use crate::{
     AuditId, AuditRow, DocumentId, DocumentRow, FactId, FactRow, GateId, GateRow, JournalRow,
     KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name, OfferId, OfferRow,
-    PublicationId, PublicationRow, QueueId, QueueRow, RunId, RunRow, StateRow, StreamId, StreamRow,
-    SubscriptionId, SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
+    PublicationId, PublicationRow, QueueId, QueueRow, RunId, RunRow, StateRow, SubscriptionId,
+    SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
 /// One write.
@@ -83,10 +83,9 @@ pub struct Changes {
     pub queues: Vec<(QueueId, Write<QueueRow>)>,
     /// What was done in somebody's name, only ever added.
     pub audit: Vec<(AuditId, Write<AuditRow>)>,
-    /// Facts, only ever added, in the order in which they were recorded.
+    /// Facts, only ever added, in the order in which they were recorded. How far a stream is, the last
+    /// of its facts says.
     pub facts: Vec<(FactId, Write<FactRow>)>,
-    /// Streams of facts.
-    pub streams: Vec<(StreamId, Write<StreamRow>)>,
     /// Documents.
     pub documents: Vec<(DocumentId, Write<DocumentRow>)>,
     /// Runs to remove with everything under them: journal, labels, mail, waits, keys, state, what
@@ -121,7 +120,6 @@ impl Changes {
             && self.queues.is_empty()
             && self.audit.is_empty()
             && self.facts.is_empty()
-            && self.streams.is_empty()
             && self.documents.is_empty()
             && self.deleted.is_empty()
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, KeyId, KeyKind, Name, Payload, RunId, Timestamp};
+use crate::{Failure, Name, Payload, RunId, Timestamp};
 
 /// A fact's id, its sender's own: the same fact twice is one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -158,31 +158,40 @@ pub struct Seen {
     pub version: u64,
 }
 
+/// What a transaction holds alone while it looks at something that may not be there yet. There is no
+/// row of it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LockId {
+    /// The tenant.
+    pub namespace: Name,
+    /// What is held.
+    pub text: String,
+}
+
 impl FactId {
     /// What is held while it is looked for and recorded.
-    pub(crate) fn lock(&self) -> KeyId {
+    pub(crate) fn lock(&self) -> LockId {
         lock(&self.namespace, "fact", &self.id)
     }
 }
 
 impl StreamId {
     /// What is held while it is counted.
-    pub(crate) fn lock(&self) -> KeyId {
+    pub(crate) fn lock(&self) -> LockId {
         lock(&self.namespace, "stream", &self.name)
     }
 }
 
 impl DocumentId {
     /// What is held while it is read and changed.
-    pub(crate) fn lock(&self) -> KeyId {
+    pub(crate) fn lock(&self) -> LockId {
         lock(&self.namespace, "document", &self.path)
     }
 }
 
-fn lock(namespace: &Name, what: &str, name: &Name) -> KeyId {
-    KeyId {
+fn lock(namespace: &Name, what: &str, name: &Name) -> LockId {
+    LockId {
         namespace: namespace.clone(),
-        kind: KeyKind::Lock,
-        key: format!("{what}/{name}"),
+        text: format!("{what}/{name}"),
     }
 }

@@ -166,14 +166,11 @@ pub enum KeyKind {
     Run,
     /// A sender's key for a signal or an offer.
     Sender,
-    /// Held by a transaction while it looks at something that may not be there yet: there is never a
-    /// row of it.
-    Lock,
 }
 
 impl KeyKind {
     /// All of them.
-    pub const ALL: [KeyKind; 3] = [KeyKind::Run, KeyKind::Sender, KeyKind::Lock];
+    pub const ALL: [KeyKind; 2] = [KeyKind::Run, KeyKind::Sender];
 
     /// The word that is stored.
     #[must_use]
@@ -181,7 +178,6 @@ impl KeyKind {
         match self {
             KeyKind::Run => "run",
             KeyKind::Sender => "sender",
-            KeyKind::Lock => "lock",
         }
     }
 }

@@ -332,9 +332,10 @@ impl Rows {
             audit: self.audit.take_changes(),
             queues: self.queues.take_changes(),
             facts: self.facts.take_changes(),
-            streams: self.streams.take_changes(),
             documents: self.documents.take_changes(),
         };
+        // What the last fact of a stream says is not written twice.
+        self.streams.accept_changes();
         self.purge(&changes.deleted);
         changes
     }

@@ -122,6 +122,7 @@ fn kind(op: &Op) -> (&'static str, Option<RunId>) {
         Op::Forget(_) => ("forget", None),
         Op::Redirect(redirect) => ("redirect", Some(redirect.run)),
         Op::IfParked(_) => ("if parked", None),
+        Op::Record(_) => ("record", None),
         Op::Limit(_) => ("limit", None),
         Op::Audited(_) => ("audited", None),
     }

@@ -10,8 +10,10 @@ use roundel_core::{
 };
 use serde::de::DeserializeOwned;
 
+mod facts;
 mod queues;
 
+pub(crate) use facts::{document, fact, fact_columns, stream};
 pub(crate) use queues::{due, permits, queue, queue_columns, rate_numbers};
 use queues::{flow, name_if_any};
 

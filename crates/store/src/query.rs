@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 
 use roundel_core::check::{OfferRecord, RunRecord};
 use roundel_core::{
-    AuditId, AuditRow, GateId, GateRow, JournalRow, KeyId, KeyRow, Lane, LatchId, LatchRow, MailId,
-    MailRow, Name, OfferId, OfferRow, PublicationId, PublicationRow, QueueId, QueueRow, RunId,
-    RunRow, RunState, StateRow, SubscriptionId, SubscriptionRow, Target, Timestamp, WaitId,
-    WaitRow, WorkerRow,
+    AuditId, AuditRow, DocumentId, FactId, FactRow, GateId, GateRow, JournalRow, KeyId, KeyRow,
+    Lane, LatchId, LatchRow, MailId, MailRow, Name, OfferId, OfferRow, PublicationId,
+    PublicationRow, QueueId, QueueRow, RunId, RunRow, RunState, StateRow, SubscriptionId,
+    SubscriptionRow, Target, Timestamp, WaitId, WaitRow, WorkerRow,
 };
 
 use crate::cells::{self, Cells, Strange};
+
+mod facts;
+
+pub use facts::{DocumentFilter, DocumentView, FactFilter, FactView, Position};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +84,14 @@ pub enum Query {
     Audit(AuditFilter),
     /// The queues of a tenant that have limits, by name.
     Queues(Name),
+    /// One fact: as a page of one, or none.
+    Fact(FactId),
+    /// Facts, in order.
+    Facts(FactFilter),
+    /// One document: as a page of one, or none.
+    Document(DocumentId),
+    /// Documents, by path.
+    Documents(DocumentFilter),
     /// Every row of every table, in order: for tests.
     Dump,
 }
@@ -191,6 +203,10 @@ pub enum Answer {
     Audit(Page<AuditView>),
     /// Queues that have limits, and how many permits each has given.
     Queues(Vec<(QueueView, Permits)>),
+    /// Facts.
+    Facts(Page<FactView>),
+    /// Documents.
+    Documents(Page<DocumentView>),
     /// Everything.
     Dump(Box<Dump>),
 }
@@ -308,4 +324,8 @@ pub struct Dump {
     pub queues: Vec<QueueView>,
     /// What was done in somebody's name.
     pub audit: Vec<AuditView>,
+    /// Facts, in the order in which they were recorded.
+    pub facts: Vec<(FactId, FactRow)>,
+    /// Documents.
+    pub documents: Vec<DocumentView>,
 }

@@ -339,7 +339,6 @@ fn keys(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
         let own = match id.kind {
             KeyKind::Run => row.key.as_ref().is_some_and(|key| key.as_str() == id.key),
             KeyKind::Sender => true,
-            KeyKind::Lock => false,
         };
         leads |= own && id.kind == KeyKind::Run;
         if !own {

@@ -10,9 +10,9 @@ pub(super) fn of_record(record: &Record, stage: Stage, out: &mut Vec<Need>) {
     let documents = record.paths().map(|path| record.document_id(path));
     match stage {
         Stage::Keys => {
-            out.extend(facts.map(|id| Need::Key(id.lock())));
-            out.extend(streams.map(|id| Need::Key(id.lock())));
-            out.extend(documents.map(|id| Need::Key(id.lock())));
+            out.extend(facts.map(|id| Need::Lock(id.lock())));
+            out.extend(streams.map(|id| Need::Lock(id.lock())));
+            out.extend(documents.map(|id| Need::Lock(id.lock())));
         }
         Stage::Gates => {
             out.extend(facts.map(Need::Fact));

@@ -20,7 +20,7 @@ use scopes::{
 use crate::decide::{offer_key, run_key, sender_key, target_run};
 use crate::{
     Audited, Cancel, Caused, Claimant, Consumed, DocumentId, FactId, GateId, KeyId, LatchId,
-    MailId, Name, Offer, Op, Policy, PublicationId, QueueId, Round, Rows, RunId, RunRow,
+    LockId, MailId, Name, Offer, Op, Policy, PublicationId, QueueId, Round, Rows, RunId, RunRow,
     STATE_CHANGED, Signal, Start, StreamId, Target, Then, WorkerId, limits,
 };
 
@@ -113,11 +113,13 @@ pub enum Need {
     Latch(LatchId),
     /// The runs that one call set off together, in order, into `scopes`: run, execution, call.
     Scope(RunId, u32, u32),
-    /// A fact, whose lock is a key.
+    /// Something to be held alone until the transaction ends, by a store that does not work alone.
+    Lock(LockId),
+    /// A fact, which is held.
     Fact(FactId),
-    /// A stream, whose lock is a key.
+    /// How far a stream is, which is held.
     Stream(StreamId),
-    /// A document, whose lock is a key.
+    /// A document, which is held.
     Document(DocumentId),
     /// The last row of a namespace's audit. Whoever has it is the only one who adds to it.
     Audit(Name),

@@ -3,6 +3,7 @@
 
 use super::Rows;
 use crate::changes::{Changes, RunChange, Write};
+use crate::{FactId, FactRow, StreamId, StreamRow};
 
 impl Rows {
     /// What was decided elsewhere happens here too, over rows that are all here. It counts as a
@@ -34,8 +35,11 @@ impl Rows {
         self.latches.absorb(changes.latches);
         self.audit.absorb(changes.audit);
         self.queues.absorb(changes.queues);
-        self.facts.absorb(changes.facts);
-        self.streams.absorb(changes.streams);
+        for (id, write) in changes.facts {
+            let Write::Insert(row) = write else { continue };
+            self.note_stream(&id, &row);
+            self.facts.put(id, row);
+        }
         self.documents.absorb(changes.documents);
         self.note_limits();
         for run in changes.deleted {
@@ -43,6 +47,16 @@ impl Rows {
         }
         self.journal.extend(changes.journal);
         self.labels.extend(changes.labels);
+    }
+
+    /// How far its stream is at least.
+    fn note_stream(&mut self, id: &FactId, row: &FactRow) {
+        let Some((name, version)) = row.stream.clone() else {
+            return;
+        };
+        let namespace = id.namespace.clone();
+        self.streams
+            .put(StreamId { namespace, name }, StreamRow { version });
     }
 
     /// All of them, as what an empty database would have to be told; but for what rows in memory
@@ -67,7 +81,6 @@ impl Rows {
             audit: self.audit.all(),
             queues: self.queues.all(),
             facts: self.facts.all(),
-            streams: self.streams.all(),
             documents: self.documents.all(),
             journal: Vec::new(),
             labels: Vec::new(),

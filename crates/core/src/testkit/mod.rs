@@ -5,12 +5,14 @@
 
 mod batches;
 mod draw;
+mod facts;
 mod leftovers;
 mod rounds;
 
 use std::time::Duration;
 
 pub use draw::Draw;
+pub use facts::adding;
 
 use crate::{
     Accept, Anew, Audited, Cancel, Claim, Claimant, Complete, Delete, Entry, Forget, Join, Lane,
@@ -46,7 +48,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
     if rows.workers.iter().count() < 3 {
         return Move::Op(Box::new(maker.register(&mut draw)));
     }
-    let op = match draw.below(125) {
+    let op = match draw.below(131) {
         0..10 => return Move::Pass(draw.span()),
         10 => maker.register(&mut draw),
         11..24 => {
@@ -73,6 +75,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
         114 | 115 => maker.forget(&mut draw),
         116..119 => maker.redirect(&mut draw),
         119..125 => Maker::limit(&mut draw),
+        125..131 => maker.record(&mut draw),
         _ => maker.delete(&mut draw),
     };
     Move::Op(Box::new(signed(op, &mut draw)))

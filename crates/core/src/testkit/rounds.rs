@@ -114,7 +114,11 @@ impl Maker<'_> {
     fn go_on(&self, round: &mut Round, row: &RunRow, draw: &mut Draw) {
         let first = u32::try_from(row.epoch).unwrap_or(0) * 100 + 50;
         for call in first..first + draw.below(4) as u32 {
-            let caused = match draw.below(14) {
+            let caused = match draw.below(15) {
+                14 => {
+                    let namespace = self.rows.lane(row.lane).namespace.clone();
+                    Caused::Record(Box::new(self.facts(namespace, draw)))
+                }
                 0 | 1 => {
                     let start = self.below(row, call, draw);
                     let start = self.dressed_child(start, draw);

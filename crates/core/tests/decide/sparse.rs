@@ -178,6 +178,19 @@ impl Loader<'_> {
                     self.rows.audit.load(id.clone(), Some(row.clone()));
                 }
             }
+            Need::Lock(_) => {}
+            Need::Fact(id) => {
+                let row = self.all.facts.get(&id).cloned();
+                self.rows.facts.load(id, row);
+            }
+            Need::Stream(id) => {
+                let row = self.all.streams.get(&id).copied();
+                self.rows.streams.load(id, row);
+            }
+            Need::Document(id) => {
+                let row = self.all.documents.get(&id).cloned();
+                self.rows.documents.load(id, row);
+            }
             _ => unreachable!("loaded otherwise"),
         }
     }

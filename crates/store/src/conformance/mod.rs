@@ -13,6 +13,7 @@ pub mod claims;
 pub mod conditions;
 pub mod deletes;
 mod desk;
+pub mod facts;
 pub mod hints;
 pub mod leftovers;
 pub mod lists;
@@ -100,6 +101,18 @@ macro_rules! conformance {
                 co_30_no_more_of_a_key_are_leased_than_may_be
                 co_30_priority_and_delay_hold_within_a_key
                 co_30_who_is_lost_or_asked_to_end_is_found_by_its_key_too
+            }
+            facts {
+                fa_05_a_fact_comes_back_with_its_envelope
+                fa_08_the_same_fact_twice_is_one
+                fa_01_fa_03_what_cannot_be_folded_leaves_nothing
+                fa_02_of_a_batch_the_one_that_fails_fails_alone
+                a_stream_refuses_what_expects_another_number
+                fa_18_what_was_decided_on_old_documents_is_refused
+                fa_14_a_round_and_its_facts_lead_to_each_other
+                facts_and_documents_are_read_in_pages
+                inv25_facts_of_one_namespace_are_not_seen_in_another
+                fa_18_decisions_of_many_are_as_if_one_after_the_other
             }
             rounds {
                 ro_01_a_round_that_is_sent_again_leaves_one_set_of_everything
@@ -287,6 +300,7 @@ mod tests {
         for source in [
             include_str!("claims.rs"),
             include_str!("deletes.rs"),
+            include_str!("facts.rs"),
             include_str!("hints.rs"),
             include_str!("audits.rs"),
             include_str!("lists.rs"),

@@ -14,7 +14,7 @@ use super::words::{
 use crate::Store;
 
 /// Runs this on so many threads at the same time.
-fn together<T: Send + 'static>(
+pub(super) fn together<T: Send + 'static>(
     store: &Arc<dyn Store>,
     count: u8,
     work: impl Fn(&dyn Store, u8) -> T + Send + Sync + 'static,

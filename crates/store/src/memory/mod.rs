@@ -5,6 +5,7 @@
 //!
 //! Absent on purpose: durability. What a step writes goes to a SQLite database in memory.
 
+mod facts;
 mod faults;
 mod index;
 #[cfg(feature = "sim")]

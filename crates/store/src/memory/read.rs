@@ -74,6 +74,10 @@ impl State {
             Query::Offers(after, limit) => Answer::Offers(tables.offers(after.as_ref(), limit)),
             Query::Parked(filter) => Answer::Parked(tables.parked(&filter)),
             Query::Audit(filter) => Answer::Audit(tables.audit(&filter)),
+            Query::Fact(id) => Answer::Facts(tables.fact(&id)),
+            Query::Facts(filter) => Answer::Facts(tables.facts(&filter)),
+            Query::Document(id) => Answer::Documents(tables.document(&id)),
+            Query::Documents(filter) => Answer::Documents(tables.documents(&filter)),
             Query::Dump => Answer::Dump(Box::new(tables.dump())),
         })
     }
@@ -316,6 +320,11 @@ impl Tables {
             latches: all(&self.rows.latches),
             queues: all(&self.rows.queues),
             audit: all(&self.rows.audit),
+            facts: self
+                .facts_in_order()
+                .map(|(id, row)| (id.clone(), row.clone()))
+                .collect(),
+            documents: all(&self.rows.documents),
             workers: self
                 .rows
                 .workers

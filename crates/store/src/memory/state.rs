@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    Accepted, Caused, Changes, Hint, JournalRow, Name, Need, Op, PublicationId, QueueId, Refusal,
-    Reply, Rows, RunId, Scope, Stage, Timestamp, WorkerId, decide, limits, needs,
+    Accepted, Caused, Changes, FactId, FactRow, Hint, JournalRow, Name, Need, Op, PublicationId,
+    QueueId, Refusal, Reply, Rows, RunId, Scope, Stage, Timestamp, WorkerId, Write, decide, limits,
+    needs,
 };
 use rustc_hash::FxHashMap;
 
@@ -38,6 +39,8 @@ pub(super) struct Rest {
     /// By run, all executions, in order.
     pub(super) journals: FxHashMap<RunId, Vec<JournalRow>>,
     pub(super) labels: BTreeMap<(RunId, Name), String>,
+    /// Facts, in the order in which they were recorded.
+    pub(super) facts: Vec<FactId>,
 }
 
 /// Everything, as it was at some time.
@@ -135,6 +138,7 @@ impl Tables {
         self.rows.accept_changes(|accepted| match accepted {
             Accepted::Run(row) => index.note(row.id, Some(row)),
             Accepted::Journal(row) => rest.add(row),
+            Accepted::Fact(id) => rest.facts.push(id.clone()),
             Accepted::Label(run, name, value) => drop(rest.labels.insert((run, name), value)),
             Accepted::Deleted(run) => {
                 index.note(run, None);
@@ -159,6 +163,8 @@ impl Tables {
         for (run, name, value) in changes.labels.clone() {
             self.rest.labels.insert((run, name), value);
         }
+        let facts = changes.facts.iter().map(|(id, _)| id.clone());
+        self.rest.facts.extend(facts);
         for run in &changes.deleted {
             self.index.note(*run, None);
             self.rest.forget(*run);
@@ -174,9 +180,11 @@ impl Tables {
 
     /// Everything, as what an empty store would have to absorb.
     pub(crate) fn all(&self) -> Changes {
+        let put = |(id, row): (&FactId, &FactRow)| (id.clone(), Write::Insert(row.clone()));
         let labels = self.rest.labels.iter();
         Changes {
             journal: self.rest.rounds(),
+            facts: self.facts_in_order().map(put).collect(),
             labels: labels
                 .map(|((run, name), value)| (*run, name.clone(), value.clone()))
                 .collect(),

@@ -44,6 +44,8 @@ pub(crate) const HOLDS: &str = "SELECT name FROM ( \
      SELECT 'publications', EXISTS (SELECT 1 FROM roundel_publication) UNION ALL \
      SELECT 'subscriptions', EXISTS (SELECT 1 FROM roundel_subscription) UNION ALL \
      SELECT 'workers', EXISTS (SELECT 1 FROM roundel_worker) UNION ALL \
+     SELECT 'facts', EXISTS (SELECT 1 FROM roundel_fact) UNION ALL \
+     SELECT 'documents', EXISTS (SELECT 1 FROM roundel_document) UNION ALL \
      SELECT 'an audit', EXISTS (SELECT 1 FROM roundel_audit)) AS tables WHERE there";
 
 /// Which database.

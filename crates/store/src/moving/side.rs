@@ -2,14 +2,16 @@
 
 use roundel_core::check::RunRecord;
 use roundel_core::{
-    AuditId, Changes, GateId, KeyId, OfferId, PublicationId, Rows, RunChange, RunId, RunRow,
-    Timestamp, WorkerRow, Write,
+    AuditId, Changes, DocumentId, GateId, KeyId, OfferId, PublicationId, Rows, RunChange, RunId,
+    RunRow, Timestamp, WorkerRow, Write,
 };
 
 use super::Place;
-use crate::{Answer, AuditFilter, Error, Page, Query, sqlite};
+use crate::{
+    Answer, AuditFilter, DocumentFilter, Error, FactFilter, Page, Position, Query, sqlite,
+};
 
-/// Rows of the audit in a page.
+/// Rows of the audit, facts or documents in a page.
 const AUDIT: usize = 500;
 
 /// Where a page begins: after this row of this kind.
@@ -27,6 +29,8 @@ pub(crate) enum At {
     Subscriptions,
     Workers,
     Audit(Option<AuditId>),
+    Facts(Option<Position>),
+    Documents(Option<DocumentId>),
 }
 
 impl At {
@@ -50,7 +54,11 @@ impl At {
             At::Subscriptions => At::Workers,
             At::Workers => At::Audit(None),
             At::Audit(_) if more => At::Audit(last(&changes.audit)),
-            At::Audit(_) => return None,
+            At::Audit(_) => At::Facts(None),
+            At::Facts(_) if more => unreachable!("their pages say where they end"),
+            At::Facts(_) => At::Documents(None),
+            At::Documents(_) if more => At::Documents(last(&changes.documents)),
+            At::Documents(_) => return None,
         })
     }
 }
@@ -186,6 +194,8 @@ impl Side {
     pub(super) async fn page(&mut self, at: At) -> Result<Step, Error> {
         match at {
             At::Audit(after) => self.audit(after).await,
+            At::Facts(after) => self.facts(after).await,
+            At::Documents(after) => self.documents(after).await,
             at => either!(self, page(&at)),
         }
     }
@@ -204,6 +214,45 @@ impl Side {
             ..Changes::default()
         };
         let next = At::Audit(after).next(&changes, page.more);
+        Ok((changes, next))
+    }
+
+    async fn facts(&mut self, after: Option<Position>) -> Result<Step, Error> {
+        let filter = FactFilter {
+            after,
+            limit: AUDIT,
+            ..FactFilter::default()
+        };
+        let Answer::Facts(page) = self.read(Query::Facts(filter)).await? else {
+            unreachable!("facts were asked for")
+        };
+        let last = page.items.last().map(|view| view.position);
+        let changes = Changes {
+            facts: put(page.items.into_iter().map(|view| (view.id, view.row))).collect(),
+            ..Changes::default()
+        };
+        let next = match page.more {
+            true => Some(At::Facts(last)),
+            false => At::Facts(None).next(&changes, false),
+        };
+        Ok((changes, next))
+    }
+
+    async fn documents(&mut self, after: Option<DocumentId>) -> Result<Step, Error> {
+        let filter = DocumentFilter {
+            removed: true,
+            after: after.clone(),
+            limit: AUDIT,
+            ..DocumentFilter::default()
+        };
+        let Answer::Documents(page) = self.read(Query::Documents(filter)).await? else {
+            unreachable!("documents were asked for")
+        };
+        let changes = Changes {
+            documents: put(page.items).collect(),
+            ..Changes::default()
+        };
+        let next = At::Documents(after).next(&changes, page.more);
         Ok((changes, next))
     }
 

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use roundel_core::{Changes, RunChange, Write, digest};
 
 /// The kinds, in the order in which they are counted.
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 19] = [
     "workflows",
     "runs",
     "journal rows",
@@ -24,6 +24,8 @@ const KINDS: [&str; 17] = [
     "latches",
     "audit rows",
     "queues",
+    "facts",
+    "documents",
 ];
 
 /// What was counted.
@@ -67,6 +69,8 @@ impl Tally {
         self.all(14, &changes.latches, |_| Vec::new());
         self.all(15, &changes.audit, |row| json(&row.detail));
         self.all(16, &changes.queues, |_| Vec::new());
+        self.all(17, &changes.facts, |row| row.data.as_str().into());
+        self.all(18, &changes.documents, |row| json(&row.value));
     }
 
     fn all<K: Debug, V: Debug>(

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::{
-    Caused, GateId, KeyId, KeyKind, LatchId, MailId, Name, Need, OfferId, Op, PublicationId,
-    QueueId, Round, Rows, RunId, Start, Taken, WorkerId,
+    Caused, GateId, KeyId, KeyKind, LatchId, LockId, MailId, Name, Need, OfferId, Op,
+    PublicationId, QueueId, Round, Rows, RunId, Start, Taken, WorkerId,
 };
 
 /// How far a list is in memory.
@@ -49,6 +49,8 @@ pub(super) struct Known {
     /// Those of them for which a row was made that says nothing yet.
     pub(super) empty: BTreeSet<KeyId>,
     pub(super) topics: BTreeMap<Topic, Hold>,
+    /// What this transaction holds that has no row.
+    pub(super) locks: BTreeSet<LockId>,
     /// Lists that are in memory whole.
     pub(super) whole: BTreeSet<Need>,
     /// Runs all of whose waits are in memory.
@@ -70,6 +72,7 @@ pub(super) struct Missed {
     pub(super) publications: BTreeSet<PublicationId>,
     pub(super) latches: BTreeSet<LatchId>,
     pub(super) queues: BTreeSet<QueueId>,
+    pub(super) locks: BTreeSet<LockId>,
 }
 
 impl Missed {
@@ -99,7 +102,12 @@ impl Missed {
             | Need::Watchers(run)
             | Need::State(run)
             | Need::Scope(run, ..) => self.runs.contains(run),
-            Need::Due(..) | Need::Unseen(_) => false,
+            Need::Lock(lock) => self.locks.contains(lock),
+            Need::Due(..)
+            | Need::Unseen(_)
+            | Need::Fact(_)
+            | Need::Stream(_)
+            | Need::Document(_) => false,
         }
     }
 
@@ -112,6 +120,7 @@ impl Missed {
             }
             Need::Publication(id) => drop(self.publications.insert(*id)),
             Need::Queue(id) => drop(self.queues.insert(id.clone())),
+            Need::Lock(lock) => drop(self.locks.insert(lock.clone())),
             Need::Subscribers(namespace, topic) | Need::OpenPublications(namespace, topic) => {
                 self.topics.insert((namespace.clone(), topic.clone()));
             }
@@ -151,6 +160,10 @@ impl Known {
             Need::Publication(id) => rows.publications.is_loaded(id),
             Need::Latch(id) => rows.latches.is_loaded(id),
             Need::Queue(id) => rows.queues.is_loaded(id),
+            Need::Lock(lock) => self.locks.contains(lock),
+            Need::Fact(id) => rows.facts.is_loaded(id),
+            Need::Stream(id) => rows.streams.is_loaded(id),
+            Need::Document(id) => rows.documents.is_loaded(id),
             Need::Waits(run, _) => self.all_waits.contains(run) || self.whole.contains(need),
             Need::Letter(id) => rows.mail.is_loaded(id),
             Need::Unread(_) | Need::Inbox(_) | Need::Watchers(_) | Need::Audit(_) => {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::{
-    GateId, KeyId, LaneId, LatchId, MailId, Name, Need, Op, PublicationId, QueueId, Rows, RunId,
-    WorkerId,
+    DocumentId, FactId, GateId, KeyId, LaneId, LatchId, LockId, MailId, Name, Need, Op,
+    PublicationId, QueueId, Rows, RunId, StreamId, WorkerId,
 };
 
 use super::known::{self, Known, Topic};
@@ -39,6 +39,10 @@ pub(super) struct Wanted {
     watchers: BTreeSet<RunId>,
     audits: BTreeSet<Name>,
     queues: BTreeSet<QueueId>,
+    locks: BTreeSet<LockId>,
+    facts: BTreeSet<FactId>,
+    streams: BTreeSet<StreamId>,
+    documents: BTreeSet<DocumentId>,
 }
 
 /// What loads.
@@ -61,6 +65,10 @@ impl Wanted {
             Need::Publication(id) => drop(self.publications.insert(id)),
             Need::Latch(id) => drop(self.latches.insert(id)),
             Need::Queue(id) => drop(self.queues.insert(id)),
+            Need::Lock(lock) => drop(self.locks.insert(lock)),
+            Need::Fact(id) => drop(self.facts.insert(id)),
+            Need::Stream(id) => drop(self.streams.insert(id)),
+            Need::Document(id) => drop(self.documents.insert(id)),
             Need::State(run) => drop(self.states.insert(run)),
             Need::Waits(run, name) => drop(self.waits.insert((run, name))),
             Need::AllWaits(run, count) => *self.all_waits.entry(run).or_default() += count,
@@ -104,6 +112,10 @@ impl Loading<'_> {
         for (topic, hold) in &wanted.topics {
             self.topic(topic, *hold).await?;
         }
+        self.locks(&wanted.locks).await?;
+        self.facts(&wanted.facts).await?;
+        self.streams(&wanted.streams).await?;
+        self.documents(&wanted.documents).await?;
         self.subscribers(wanted.subscribers).await?;
         self.audits(wanted.audits).await?;
         self.publications(&wanted.publications).await?;

@@ -7,7 +7,7 @@ use crate::cells::Cells;
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [(&str, &str); 5] = [
+const MIGRATIONS: [(&str, &str); 6] = [
     (
         "0001_runs",
         include_str!("../../migrations/postgres/0001_runs.sql"),
@@ -27,6 +27,10 @@ const MIGRATIONS: [(&str, &str); 5] = [
     (
         "0005_flow_keys",
         include_str!("../../migrations/postgres/0005_flow_keys.sql"),
+    ),
+    (
+        "0006_facts",
+        include_str!("../../migrations/postgres/0006_facts.sql"),
     ),
 ];
 

@@ -11,6 +11,7 @@ mod clock;
 mod columns;
 mod committer;
 mod counts;
+mod facts;
 mod kept;
 mod keys;
 mod known;

@@ -234,6 +234,16 @@ impl<'a> Reader<'a> {
             }
             Query::Parked(filter) => Answer::Parked(self.parked(filter).await?),
             Query::Audit(filter) => Answer::Audit(self.audit(filter).await?),
+            Query::Fact(id) => {
+                let items = self.fact(id).await?;
+                Answer::Facts(Page { items, more: false })
+            }
+            Query::Facts(filter) => Answer::Facts(self.facts(filter).await?),
+            Query::Document(id) => {
+                let items = self.document(id).await?;
+                Answer::Documents(Page { items, more: false })
+            }
+            Query::Documents(filter) => Answer::Documents(self.documents(filter).await?),
             Query::Dump => Answer::Dump(Box::new(self.dump().await?)),
         })
     }
@@ -410,6 +420,8 @@ impl<'a> Reader<'a> {
             latches: self.all(DUMP_LATCHES, values![], cells::latch).await?,
             queues: self.all(DUMP_QUEUES, values![], cells::queue).await?,
             audit: self.all(DUMP_AUDIT, values![], cells::audit).await?,
+            facts: self.every_fact().await?,
+            documents: self.every_document().await?,
         })
     }
 }

@@ -100,6 +100,18 @@ pub(super) fn latch(row: &Row<'_>) -> Result<(LatchId, LatchRow)> {
     cells::latch(row).map_err(wrapped)
 }
 
+pub(super) fn fact(row: &Row<'_>) -> Result<crate::FactView> {
+    cells::fact(row).map_err(wrapped)
+}
+
+pub(super) fn document(row: &Row<'_>) -> Result<crate::DocumentView> {
+    cells::document(row).map_err(wrapped)
+}
+
+pub(super) fn stream(row: &Row<'_>) -> Result<u64> {
+    cells::stream(row, 0).map_err(wrapped)
+}
+
 pub(super) fn audit(row: &Row<'_>) -> Result<(AuditId, AuditRow)> {
     cells::audit(row).map_err(wrapped)
 }

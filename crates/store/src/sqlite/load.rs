@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Statement};
 use super::batch::keep;
 use super::columns::{self, number, run_columns};
 use super::due::Due;
+use super::facts;
 use kinds::is_list;
 pub(super) use kinds::is_search;
 use scopes::Scopes;
@@ -80,6 +81,7 @@ pub(super) struct Loads<'c> {
     unseen: Statement<'c>,
     child: Statement<'c>,
     scopes: Scopes<'c>,
+    facts: facts::Loads<'c>,
     due: Due<'c>,
     /// Lists that were loaded whole in this transaction; later changes to them are in memory.
     whole: BTreeSet<Need>,
@@ -107,6 +109,7 @@ impl<'c> Loads<'c> {
             unseen: prepare(UNSEEN)?,
             child: prepare(CHILD)?,
             scopes: Scopes::new(connection)?,
+            facts: facts::Loads::new(connection)?,
             due: Due::new(connection, now)?,
             whole: BTreeSet::new(),
         })
@@ -124,6 +127,11 @@ impl<'c> Loads<'c> {
             Need::Latch(id) => rows.latches.is_loaded(id),
             Need::Letter(id) => rows.mail.is_loaded(id),
             Need::Queue(id) => rows.queues.is_loaded(id),
+            Need::Fact(id) => rows.facts.is_loaded(id),
+            Need::Stream(id) => rows.streams.is_loaded(id),
+            Need::Document(id) => rows.documents.is_loaded(id),
+            // One process writes at a time.
+            Need::Lock(_) => true,
             _ => is_list(need) && self.whole.contains(need),
         }
     }
@@ -193,6 +201,10 @@ impl<'c> Loads<'c> {
             Need::Latch(id) => self.scopes.latch(*id, rows)?,
             Need::Queue(id) => self.scopes.queue(id, rows)?,
             Need::Permits(id) => self.scopes.permits(id, rows)?,
+            Need::Fact(id) => self.facts.fact(id, rows)?,
+            Need::Stream(id) => self.facts.stream(id, rows)?,
+            Need::Document(id) => self.facts.document(id, rows)?,
+            Need::Lock(_) => unreachable!("one process writes at a time"),
             Need::Audit(namespace) => self.scopes.last_audit(namespace, rows)?,
             Need::Scope(run, execution, call) => {
                 let scope = (*run, *execution, *call);

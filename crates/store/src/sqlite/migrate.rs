@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result};
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [(&str, &str); 10] = [
+const MIGRATIONS: [(&str, &str); 11] = [
     (
         "0001_runs",
         include_str!("../../migrations/sqlite/0001_runs.sql"),
@@ -45,6 +45,10 @@ const MIGRATIONS: [(&str, &str); 10] = [
     (
         "0010_flow_keys",
         include_str!("../../migrations/sqlite/0010_flow_keys.sql"),
+    ),
+    (
+        "0011_facts",
+        include_str!("../../migrations/sqlite/0011_facts.sql"),
     ),
 ];
 

@@ -8,6 +8,7 @@ mod batch;
 mod columns;
 mod doubt;
 mod due;
+mod facts;
 #[cfg(test)]
 mod faults;
 mod file;

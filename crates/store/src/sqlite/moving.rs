@@ -209,7 +209,9 @@ impl Side {
                 changes.workers = put(workers).collect();
                 0
             }
-            At::Audit(_) => unreachable!("it is asked for as everywhere"),
+            At::Audit(_) | At::Facts(_) | At::Documents(_) => {
+                unreachable!("it is asked for as everywhere")
+            }
         };
         let next = at.next(&changes, found == PAGE);
         Ok((changes, next))

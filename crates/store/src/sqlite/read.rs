@@ -226,6 +226,16 @@ impl Reader<'_> {
             Query::Offers(after, limit) => Answer::Offers(self.offers(after.as_ref(), *limit)?),
             Query::Parked(filter) => Answer::Parked(self.parked(filter)?),
             Query::Audit(filter) => Answer::Audit(self.audit(filter)?),
+            Query::Fact(id) => {
+                let items = self.fact(id)?;
+                Answer::Facts(Page { items, more: false })
+            }
+            Query::Facts(filter) => Answer::Facts(self.facts(filter)?),
+            Query::Document(id) => {
+                let items = self.document(id)?;
+                Answer::Documents(Page { items, more: false })
+            }
+            Query::Documents(filter) => Answer::Documents(self.documents(filter)?),
             Query::Dump => Answer::Dump(Box::new(self.dump()?)),
         })
     }
@@ -418,6 +428,8 @@ impl Reader<'_> {
             latches: self.all(DUMP_LATCHES, [], columns::latch)?,
             queues: self.all(DUMP_QUEUES, [], columns::queue)?,
             audit: self.all(DUMP_AUDIT, [], columns::audit)?,
+            facts: self.every_fact()?,
+            documents: self.every_document()?,
         })
     }
 }

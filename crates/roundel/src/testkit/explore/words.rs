@@ -61,6 +61,7 @@ impl Words {
             Op::Resume(_) => "a request to resume a run".into(),
             Op::Delete(_) => "a request to delete a run".into(),
             Op::Forget(_) => "a request to forget a publication".into(),
+            Op::Record(_) => "facts that are recorded".into(),
             Op::Limit(limit) => format!("the limits of the queue `{}`", limit.queue.queue),
             Op::Audited(audited) => format!("{}, audited", self.op(&audited.op)),
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use roundel_core::{Changes, KeyId, Rows, RunId, WorkerRow, Write};
 
+use super::facts;
 use super::link::{Link, arrays, values};
 use super::search::lane_number;
 use super::trouble::Trouble;
@@ -77,6 +78,7 @@ pub(super) async fn all(
     states(link, changes).await?;
     workers(link, changes).await?;
     scopes::all(link, changes).await?;
+    facts::write(link, changes).await?;
     let note = match turn {
         Turn::Between => None,
         Turn::Last(note) => {
@@ -97,7 +99,7 @@ pub(super) async fn all(
 }
 
 /// Those that are put, and those that are deleted.
-fn parted<K, V>(writes: &[(K, Write<V>)]) -> (Vec<(&K, &V)>, Vec<&K>) {
+pub(super) fn parted<K, V>(writes: &[(K, Write<V>)]) -> (Vec<(&K, &V)>, Vec<&K>) {
     let (mut put, mut deleted) = (Vec::new(), Vec::new());
     for (key, write) in writes {
         match write {

@@ -12,6 +12,10 @@ pub(in crate::sqlite) fn is_search(need: &Need) -> bool {
         | Need::State(_)
         | Need::Publication(_)
         | Need::Queue(_)
+        | Need::Lock(_)
+        | Need::Fact(_)
+        | Need::Stream(_)
+        | Need::Document(_)
         | Need::Latch(_) => false,
         Need::Due(..)
         | Need::Unseen(_)

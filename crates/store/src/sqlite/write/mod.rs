@@ -16,6 +16,7 @@ use scopes::Scopes;
 
 use super::batch::keep;
 use super::columns::number;
+use super::facts;
 
 const JOURNAL_INSERT: &str = "INSERT INTO roundel_journal \
      (run, execution, first, count, epoch, at, entries) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -96,6 +97,7 @@ pub(super) struct Writes<'c> {
     worker_put: Statement<'c>,
     worker_delete: Statement<'c>,
     scopes: Scopes<'c>,
+    facts: facts::Writes<'c>,
     committer: Statement<'c>,
     run_delete: Vec<Statement<'c>>,
 }
@@ -127,6 +129,7 @@ impl<'c> Writes<'c> {
             worker_put: prepare(WORKER_PUT)?,
             worker_delete: prepare(WORKER_DELETE)?,
             scopes: Scopes::new(connection)?,
+            facts: facts::Writes::new(connection)?,
             committer: prepare(COMMITTER_PUT)?,
             run_delete: RUN_DELETE.into_iter().map(prepare).collect::<Result<_>>()?,
         })
@@ -181,6 +184,7 @@ impl<'c> Writes<'c> {
             }
         }
         self.scopes.all(changes)?;
+        self.facts.all(changes)?;
         for run in &changes.deleted {
             for statement in &mut self.run_delete {
                 statement.execute([run.as_bytes()])?;

@@ -1,0 +1,286 @@
+//! Facts and documents: locked by name, loaded, written, read.
+//!
+//! A transaction has its number from its first write on, and may then wait for a lock. So one that
+//! began earlier may come after one that began later, at the same stream or document; its facts
+//! would stand before those that they follow. It is tried again, under a new number.
+
+use std::collections::BTreeSet;
+
+use roundel_core::{Changes, DocumentId, FactId, FactRow, LockId, Name, StreamId, StreamRow};
+
+use super::link::{Link, arrays, values};
+use super::load::Loading;
+use super::locks::Patience;
+use super::read::{Read, Reader, cut, page};
+use super::trouble::Trouble;
+use super::values::Id;
+use super::write::parted;
+use crate::cells::{self, Cells, fact_columns, number};
+use crate::query::{DocumentFilter, DocumentView, FactFilter, FactView};
+use crate::{Page, Position};
+
+/// What is asked for may have no row to lock. The lock's number is made of its names and of whose
+/// it is.
+macro_rules! locks {
+    ($function:literal) => {
+        concat!(
+            "SELECT place, ",
+            $function,
+            "(hashtextextended(concat_ws(E'\\n', 'roundel lock', current_schema(), \
+             namespace, name), 0)) FROM unnest($1::text[], $2::text[]) WITH ORDINALITY \
+             AS asked (namespace, name, place)"
+        )
+    };
+}
+const LOCKS_TRY: &str = locks!("pg_try_advisory_xact_lock");
+const LOCKS_WAIT: &str = locks!("pg_advisory_xact_lock");
+
+const FACTS: &str = concat!(
+    "SELECT xid, number, ",
+    fact_columns!(),
+    " FROM roundel_fact WHERE (namespace, id) IN \
+     (SELECT * FROM unnest($1::text[], $2::text[]))"
+);
+const STREAMS: &str = "SELECT asked.namespace, asked.name, last.stream_version, \
+     (last.xid > pg_current_xact_id()::text::bigint) \
+     FROM unnest($1::text[], $2::text[]) AS asked (namespace, name) CROSS JOIN LATERAL ( \
+     SELECT stream_version, xid FROM roundel_fact AS fact WHERE fact.namespace = asked.namespace \
+     AND fact.stream = asked.name AND fact.stream IS NOT NULL \
+     ORDER BY stream_version DESC LIMIT 1) AS last";
+const DOCUMENTS: &str = "SELECT found.namespace, found.path, version, value, at, \
+     (xid > pg_current_xact_id()::text::bigint) \
+     FROM unnest($1::text[], $2::text[]) AS asked (namespace, path) \
+     JOIN roundel_document AS found ON found.namespace = asked.namespace \
+     AND found.path = asked.path";
+const FACT_INSERT: &str = concat!(
+    "INSERT INTO roundel_fact (",
+    fact_columns!(),
+    ") SELECT namespace, id, kind, version, data, at, own, by_name, run, execution, entry, \
+     stream, stream_version FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], \
+     $5::bytea[], $6::bigint[], $7::boolean[], $8::text[], $9::uuid[], $10::bigint[], \
+     $11::bigint[], $12::text[], $13::bigint[]) WITH ORDINALITY AS new (namespace, id, kind, \
+     version, data, at, own, by_name, run, execution, entry, stream, stream_version, place) \
+     ORDER BY place"
+);
+const DOCUMENT_PUT: &str = "INSERT INTO roundel_document \
+     (namespace, path, version, value, at, xid) \
+     SELECT *, pg_current_xact_id()::text::bigint FROM unnest($1::text[], $2::text[], \
+     $3::bigint[], $4::bytea[], $5::bigint[]) \
+     ON CONFLICT (namespace, path) DO UPDATE SET version = excluded.version, \
+     value = excluded.value, at = excluded.at, xid = excluded.xid";
+
+const READ_FACT: &str = concat!(
+    "SELECT xid, number, ",
+    fact_columns!(),
+    " FROM roundel_fact WHERE namespace = $1 AND id = $2"
+);
+/// In the order of transactions. Some may still come before the last of those that are there; who
+/// must not miss them asks only for what is settled.
+const READ_FACTS: &str = concat!(
+    "SELECT xid, number, ",
+    fact_columns!(),
+    " FROM roundel_fact WHERE (xid, number) > ($1, $2) \
+     AND ($3::text IS NULL OR namespace = $3) AND ($4::text IS NULL OR kind = $4) \
+     AND ($5::uuid IS NULL OR run = $5) \
+     AND (NOT $6 OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
+     ORDER BY xid, number LIMIT $7"
+);
+const READ_STREAM: &str = concat!(
+    "SELECT xid, number, ",
+    fact_columns!(),
+    " FROM roundel_fact WHERE namespace = $1 AND stream = $2 AND stream IS NOT NULL \
+     AND stream_version > $3 AND ($4::text IS NULL OR kind = $4) \
+     ORDER BY stream_version LIMIT $5"
+);
+const READ_DOCUMENTS: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
+     WHERE namespace = $1 AND path >= $2 AND path < $3 AND path <> $4 \
+     AND ($5 OR value IS NOT NULL) ORDER BY path LIMIT $6";
+/// Of all tenants.
+const ALL_READ_DOCUMENTS: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
+     WHERE (namespace, path) > ($1, $2) AND ($3 OR value IS NOT NULL) \
+     ORDER BY namespace, path LIMIT $4";
+const READ_DOCUMENT: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
+     WHERE namespace = $1 AND path = $2";
+
+impl Loading<'_> {
+    /// Holds these alone, or notes that others do.
+    pub(super) async fn locks(&mut self, wanted: &BTreeSet<LockId>) -> Result<(), Trouble> {
+        let missed = &self.known.missed.locks;
+        let left = wanted.difference(&self.known.locks);
+        let left = left.filter(|lock| !missed.contains(*lock)).cloned();
+        let left: Vec<LockId> = left.collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let sql = match self.patience {
+            Patience::Skip => LOCKS_TRY,
+            Patience::Wait => LOCKS_WAIT,
+        };
+        let names = arrays![left; lock => lock.namespace.as_str(), lock.text.as_str()];
+        for row in self.link.all(sql, names).await? {
+            let place = usize::try_from(row.int(0)?.unwrap_or(1) - 1).unwrap_or_default();
+            let refused = self.patience == Patience::Skip && row.int(1)? != Some(1);
+            let to = match refused {
+                true => &mut self.known.missed.locks,
+                false => &mut self.known.locks,
+            };
+            to.insert(left[place].clone());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn facts(&mut self, wanted: &BTreeSet<FactId>) -> Result<(), Trouble> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let names = arrays![wanted; id => id.namespace.as_str(), id.id.as_str()];
+        for row in self.link.all(FACTS, names).await? {
+            let view = cells::fact(&row)?;
+            self.rows.facts.load(view.id, Some(view.row));
+        }
+        for id in wanted {
+            self.rows.facts.load(id.clone(), None);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn streams(&mut self, wanted: &BTreeSet<StreamId>) -> Result<(), Trouble> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let names = arrays![wanted; id => id.namespace.as_str(), id.name.as_str()];
+        for row in self.link.all(STREAMS, names).await? {
+            in_order(&row, 3)?;
+            let (namespace, name) = (cells::name(&row, 0)?, cells::name(&row, 1)?);
+            let version = cells::stream(&row, 2)?;
+            let id = StreamId { namespace, name };
+            self.rows.streams.load(id, Some(StreamRow { version }));
+        }
+        for id in wanted {
+            self.rows.streams.load(id.clone(), None);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn documents(&mut self, wanted: &BTreeSet<DocumentId>) -> Result<(), Trouble> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let names = arrays![wanted; id => id.namespace.as_str(), id.path.as_str()];
+        for row in self.link.all(DOCUMENTS, names).await? {
+            in_order(&row, 5)?;
+            let (id, row) = cells::document(&row)?;
+            self.rows.documents.load(id, Some(row));
+        }
+        for id in wanted {
+            self.rows.documents.load(id.clone(), None);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a transaction that comes after one that began later.
+fn in_order(row: &impl Cells, column: usize) -> Result<(), Trouble> {
+    match row.int(column)? {
+        Some(1) => Err(Trouble::Again("a later transaction was faster".into())),
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn write(link: &mut Link, changes: &Changes) -> Result<(), Trouble> {
+    let (put, _) = parted(&changes.facts);
+    if !put.is_empty() {
+        let stream = |row: &FactRow| row.stream.clone().unzip();
+        let values = arrays![put; (id, row) =>
+            id.namespace.as_str(), id.id.as_str(), row.kind.as_str(), i64::from(row.version),
+            row.data.as_str().as_bytes(), row.at.0, row.own,
+            row.by.as_ref().map(|by| by.as_str().to_owned()),
+            row.cause.map(|cause| Id::from(cause.run)),
+            row.cause.map(|cause| i64::from(cause.execution)),
+            row.cause.map(|cause| number(cause.entry)),
+            stream(row).0.map(|name| name.as_str().to_owned()), stream(row).1.map(number)];
+        link.execute(FACT_INSERT, values).await?;
+    }
+    let (put, _) = parted(&changes.documents);
+    if !put.is_empty() {
+        let values = arrays![put; (id, row) =>
+            id.namespace.as_str(), id.path.as_str(), number(row.version),
+            row.value.as_ref().map(|value| value.as_str().as_bytes()), row.at.0];
+        link.execute(DOCUMENT_PUT, values).await?;
+    }
+    Ok(())
+}
+
+impl Reader<'_> {
+    pub(super) async fn fact(&mut self, id: &FactId) -> Read<Vec<FactView>> {
+        let values = values![id.namespace.as_str(), id.id.as_str()];
+        self.all(READ_FACT, values, cells::fact).await
+    }
+
+    pub(super) async fn facts(&mut self, filter: &FactFilter) -> Read<Page<FactView>> {
+        let limit = page(filter.limit);
+        let kind = filter.kind.as_ref().map(Name::as_str);
+        let namespace = filter.namespace.as_ref().map(Name::as_str);
+        let Position { batch, number: at } = filter.after.unwrap_or_default();
+        let items = match &filter.stream {
+            Some((stream, after)) => {
+                let values = values![
+                    namespace.unwrap_or_default(),
+                    stream.as_str(),
+                    number(*after),
+                    kind,
+                    limit + 1
+                ];
+                self.all(READ_STREAM, values, cells::fact).await?
+            }
+            None => {
+                let values = values![
+                    number(batch),
+                    number(at),
+                    namespace,
+                    kind,
+                    filter.run.map(Id::from),
+                    filter.settled,
+                    limit + 1
+                ];
+                self.all(READ_FACTS, values, cells::fact).await?
+            }
+        };
+        Ok(cut(items, limit))
+    }
+
+    pub(super) async fn document(&mut self, id: &DocumentId) -> Read<Vec<DocumentView>> {
+        let values = values![id.namespace.as_str(), id.path.as_str()];
+        self.all(READ_DOCUMENT, values, cells::document).await
+    }
+
+    pub(super) async fn documents(&mut self, filter: &DocumentFilter) -> Read<Page<DocumentView>> {
+        let limit = page(filter.limit);
+        let (after_namespace, after) = filter.after_names();
+        let items = if let Some(namespace) = &filter.namespace {
+            let (from, to) = filter.range();
+            let removed = filter.removed;
+            let values = values![namespace.as_str(), from, to, after, removed, limit + 1];
+            self.all(READ_DOCUMENTS, values, cells::document).await?
+        } else {
+            let values = values![after_namespace, after, filter.removed, limit + 1];
+            self.all(ALL_READ_DOCUMENTS, values, cells::document)
+                .await?
+        };
+        Ok(cut(items, limit))
+    }
+}
+
+impl Reader<'_> {
+    pub(super) async fn every_fact(&mut self) -> Read<Vec<(FactId, FactRow)>> {
+        let none = None::<&str>;
+        let values = values![0_i64, 0_i64, none, none, None::<Id>, false, i64::MAX];
+        let views = self.all(READ_FACTS, values, cells::fact).await?;
+        Ok(views.into_iter().map(|view| (view.id, view.row)).collect())
+    }
+
+    pub(super) async fn every_document(&mut self) -> Read<Vec<DocumentView>> {
+        let values = values!["", "", true, i64::MAX];
+        self.all(ALL_READ_DOCUMENTS, values, cells::document).await
+    }
+}

@@ -1,0 +1,237 @@
+//! Facts and documents: loaded, written, read.
+
+use roundel_core::{
+    Changes, DocumentId, DocumentRow, FactId, FactRow, Name, Rows, StreamId, StreamRow, Write,
+};
+use rusqlite::{Connection, OptionalExtension, Result, Statement};
+
+use super::batch::keep;
+use super::columns::{self, number};
+use super::read::{Reader, page};
+use crate::Page;
+use crate::cells::fact_columns;
+use crate::query::{DocumentFilter, DocumentView, FactFilter, FactView};
+
+const FACT: &str = concat!(
+    "SELECT 0, position, ",
+    fact_columns!(),
+    " FROM roundel_fact WHERE namespace = ?1 AND id = ?2"
+);
+const STREAM: &str = "SELECT max(stream_version) FROM roundel_fact \
+     WHERE namespace = ?1 AND stream = ?2 AND stream IS NOT NULL";
+const DOCUMENT: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
+     WHERE namespace = ?1 AND path = ?2";
+const FACT_INSERT: &str = concat!(
+    "INSERT INTO roundel_fact (",
+    fact_columns!(),
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+);
+const DOCUMENT_INSERT: &str = "INSERT INTO roundel_document \
+     (namespace, path, version, value, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+const DOCUMENT_UPDATE: &str = "UPDATE roundel_document SET version = ?3, value = ?4, at = ?5 \
+     WHERE namespace = ?1 AND path = ?2";
+const FACTS: &str = concat!(
+    "SELECT 0, position, ",
+    fact_columns!(),
+    " FROM roundel_fact WHERE position > ?1 AND (?2 IS NULL OR namespace = ?2) \
+     AND (?3 IS NULL OR kind = ?3) ORDER BY position LIMIT ?4"
+);
+const FACTS_OF_RUN: &str = concat!(
+    "SELECT 0, position, ",
+    fact_columns!(),
+    " FROM roundel_fact INDEXED BY roundel_fact_run WHERE run = ?5 AND position > ?1 \
+     AND (?2 IS NULL OR namespace = ?2) AND (?3 IS NULL OR kind = ?3) ORDER BY position LIMIT ?4"
+);
+const FACTS_OF_STREAM: &str = concat!(
+    "SELECT 0, position, ",
+    fact_columns!(),
+    " FROM roundel_fact INDEXED BY roundel_fact_stream WHERE namespace = ?1 AND stream = ?2 \
+     AND stream IS NOT NULL AND stream_version > ?3 AND (?4 IS NULL OR kind = ?4) \
+     ORDER BY stream_version LIMIT ?5"
+);
+const DOCUMENTS: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
+     WHERE namespace = ?1 AND path >= ?2 AND path < ?3 AND path <> ?4 \
+     AND (?5 OR value IS NOT NULL) ORDER BY path LIMIT ?6";
+/// Of all tenants.
+const ALL_DOCUMENTS: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
+     WHERE (namespace, path) > (?1, ?2) AND (?3 OR value IS NOT NULL) \
+     ORDER BY namespace, path LIMIT ?4";
+
+/// The statements that load, of one connection.
+pub(super) struct Loads<'c> {
+    fact: Statement<'c>,
+    stream: Statement<'c>,
+    document: Statement<'c>,
+}
+
+impl<'c> Loads<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Result<Loads<'c>> {
+        Ok(Loads {
+            fact: keep(connection, FACT)?,
+            stream: keep(connection, STREAM)?,
+            document: keep(connection, DOCUMENT)?,
+        })
+    }
+
+    pub(super) fn fact(&mut self, id: &FactId, rows: &mut Rows) -> Result<()> {
+        let values = (id.namespace.as_str(), id.id.as_str());
+        let found = self.fact.query_row(values, columns::fact).optional()?;
+        rows.facts.load(id.clone(), found.map(|view| view.row));
+        Ok(())
+    }
+
+    pub(super) fn stream(&mut self, id: &StreamId, rows: &mut Rows) -> Result<()> {
+        let values = (id.namespace.as_str(), id.name.as_str());
+        let version = self.stream.query_row(values, columns::stream)?;
+        let row = (version > 0).then_some(StreamRow { version });
+        rows.streams.load(id.clone(), row);
+        Ok(())
+    }
+
+    pub(super) fn document(&mut self, id: &DocumentId, rows: &mut Rows) -> Result<()> {
+        let values = (id.namespace.as_str(), id.path.as_str());
+        let found = self.document.query_row(values, columns::document);
+        let found = found.optional()?;
+        rows.documents.load(id.clone(), found.map(|(_, row)| row));
+        Ok(())
+    }
+}
+
+/// The statements that write, of one connection.
+pub(super) struct Writes<'c> {
+    fact: Statement<'c>,
+    document_insert: Statement<'c>,
+    document_update: Statement<'c>,
+}
+
+impl<'c> Writes<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Result<Writes<'c>> {
+        Ok(Writes {
+            fact: keep(connection, FACT_INSERT)?,
+            document_insert: keep(connection, DOCUMENT_INSERT)?,
+            document_update: keep(connection, DOCUMENT_UPDATE)?,
+        })
+    }
+
+    pub(super) fn all(&mut self, changes: &Changes) -> Result<()> {
+        for (id, write) in &changes.facts {
+            if let Write::Insert(row) | Write::Update(row) = write {
+                self.fact(id, row)?;
+            }
+        }
+        for (id, write) in &changes.documents {
+            let (statement, row) = match write {
+                Write::Insert(row) => (&mut self.document_insert, row),
+                Write::Update(row) => (&mut self.document_update, row),
+                Write::Delete => continue,
+            };
+            put_document(statement, id, row)?;
+        }
+        Ok(())
+    }
+
+    fn fact(&mut self, id: &FactId, row: &FactRow) -> Result<()> {
+        let (stream, version) = row.stream.as_ref().map(|(name, at)| (name, *at)).unzip();
+        let values = (
+            id.namespace.as_str(),
+            id.id.as_str(),
+            row.kind.as_str(),
+            row.version,
+            row.data.as_str(),
+            row.at.0,
+            row.own,
+            row.by.as_ref().map(Name::as_str),
+            row.cause.map(|cause| *cause.run.as_bytes()),
+            row.cause.map(|cause| cause.execution),
+            row.cause.map(|cause| number(cause.entry)),
+            stream.map(Name::as_str),
+            version.map(number),
+        );
+        self.fact.execute(values)?;
+        Ok(())
+    }
+}
+
+fn put_document(statement: &mut Statement<'_>, id: &DocumentId, row: &DocumentRow) -> Result<()> {
+    statement.execute((
+        id.namespace.as_str(),
+        id.path.as_str(),
+        number(row.version),
+        row.value.as_ref().map(roundel_core::Payload::as_str),
+        row.at.0,
+    ))?;
+    Ok(())
+}
+
+impl Reader<'_> {
+    pub(super) fn fact(&self, id: &FactId) -> Result<Vec<FactView>> {
+        let values = (id.namespace.as_str(), id.id.as_str());
+        self.all(FACT, values, columns::fact)
+    }
+
+    pub(super) fn facts(&self, filter: &FactFilter) -> Result<Page<FactView>> {
+        let limit = page(filter.limit);
+        let kind = filter.kind.as_ref().map(Name::as_str);
+        let namespace = filter.namespace.as_ref().map(Name::as_str);
+        let after = number(filter.after.unwrap_or_default().number);
+        let items = match (&filter.stream, filter.run) {
+            (Some((stream, after)), _) => {
+                let namespace = namespace.unwrap_or_default();
+                let values = (namespace, stream.as_str(), number(*after), kind, limit + 1);
+                self.all(FACTS_OF_STREAM, values, columns::fact)?
+            }
+            (None, Some(run)) => {
+                let values = (after, namespace, kind, limit + 1, run.as_bytes());
+                self.all(FACTS_OF_RUN, values, columns::fact)?
+            }
+            (None, None) => {
+                let values = (after, namespace, kind, limit + 1);
+                self.all(FACTS, values, columns::fact)?
+            }
+        };
+        Ok(cut(items, limit))
+    }
+
+    pub(super) fn document(&self, id: &DocumentId) -> Result<Vec<DocumentView>> {
+        let values = (id.namespace.as_str(), id.path.as_str());
+        self.all(DOCUMENT, values, columns::document)
+    }
+
+    pub(super) fn documents(&self, filter: &DocumentFilter) -> Result<Page<DocumentView>> {
+        let limit = page(filter.limit);
+        let (after_namespace, after) = filter.after_names();
+        let items = if let Some(namespace) = &filter.namespace {
+            let (from, to) = filter.range();
+            let removed = filter.removed;
+            let values = (namespace.as_str(), from, to, after, removed, limit + 1);
+            self.all(DOCUMENTS, values, columns::document)?
+        } else {
+            let values = (after_namespace, after, filter.removed, limit + 1);
+            self.all(ALL_DOCUMENTS, values, columns::document)?
+        };
+        Ok(cut(items, limit))
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn every_fact(&self) -> Result<Vec<(FactId, FactRow)>> {
+        let views = self.all(
+            FACTS,
+            (0, None::<&str>, None::<&str>, i64::MAX),
+            columns::fact,
+        )?;
+        Ok(views.into_iter().map(|view| (view.id, view.row)).collect())
+    }
+
+    pub(super) fn every_document(&self) -> Result<Vec<DocumentView>> {
+        self.all(ALL_DOCUMENTS, ("", "", true, i64::MAX), columns::document)
+    }
+}
+
+/// A page of what was found, one more than the limit having been asked for.
+fn cut<T>(mut items: Vec<T>, limit: i64) -> Page<T> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let more = items.len() > limit;
+    items.truncate(limit);
+    Page { items, more }
+}
