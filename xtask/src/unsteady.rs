@@ -1,6 +1,6 @@
-//! Tests of the engine run on real threads, beside hundreds of others. One that fails there and then
-//! passes alone, several times over, is unsteady: a defect that is named at the end of the run, and
-//! is not that of the change that happened to meet it.
+//! Tests of the engine run on real threads, beside hundreds of others. One that fails there and
+//! then passes alone, several times over, is unsteady: a defect that is named at the end of the
+//! run, and is not that of the change that happened to meet it.
 //!
 //! What is decided by seeds alone (core, conformance, simulator) and what looks for rare losses
 //! (kills) has no second chance.

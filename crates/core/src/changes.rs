@@ -83,8 +83,8 @@ pub struct Changes {
     pub queues: Vec<(QueueId, Write<QueueRow>)>,
     /// What was done in somebody's name, only ever added.
     pub audit: Vec<(AuditId, Write<AuditRow>)>,
-    /// Facts, only ever added, in the order in which they were recorded. How far a stream is, the last
-    /// of its facts says.
+    /// Facts, only ever added, in the order in which they were recorded. How far a stream is, the
+    /// last of its facts says.
     pub facts: Vec<(FactId, Write<FactRow>)>,
     /// Documents.
     pub documents: Vec<(DocumentId, Write<DocumentRow>)>,

@@ -158,8 +158,8 @@ pub struct Seen {
     pub version: u64,
 }
 
-/// What a transaction holds alone while it looks at something that may not be there yet. There is no
-/// row of it.
+/// What a transaction holds alone while it looks at something that may not be there yet. There is
+/// no row of it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LockId {
     /// The tenant.

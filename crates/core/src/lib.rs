@@ -26,6 +26,7 @@ mod needs;
 mod op;
 mod payload;
 mod queue;
+mod refusal;
 mod reply;
 mod retry;
 mod rows;
@@ -62,9 +63,10 @@ pub use op::{
 };
 pub use payload::Payload;
 pub use queue::{Flow, Limit, QueueId, QueueRow, Rate};
+pub use refusal::Refusal;
 pub use reply::{
     Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, Recorded,
-    Refusal, Renewed, Reply, Started, Undone,
+    Renewed, Reply, Started, Undone,
 };
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};

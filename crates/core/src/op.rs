@@ -3,6 +3,7 @@
 
 mod facts;
 mod operators;
+mod topics;
 
 use std::time::Duration;
 
@@ -12,9 +13,11 @@ pub use operators::{
     Undo,
 };
 
+pub use topics::{Join, Publish, Subscribe};
+
 use crate::{
     Batch, Context, Deadlines, Failure, Fence, GateId, LaneId, Limit, Name, Outcome, Parent,
-    Payload, Policy, PublicationId, RunId, RunState, Timestamp, UndoMark, WorkerId,
+    Payload, Policy, RunId, RunState, Timestamp, UndoMark, WorkerId,
 };
 
 /// One state change.
@@ -247,49 +250,6 @@ pub struct Register {
     pub lanes: Vec<crate::Lane>,
 }
 
-/// Publish to a topic.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Publish {
-    /// The tenant.
-    pub namespace: Name,
-    /// The new publication. One that exists is not made again.
-    pub id: PublicationId,
-    /// To which topic.
-    pub topic: Name,
-    /// What it says: the input of each run that it sets off.
-    pub payload: Payload,
-    /// For this long, whoever subscribes joins, and whoever waits for it waits.
-    pub window: Option<Duration>,
-    /// Until when those must have ended, beside what the publisher's say.
-    pub deadlines: Deadlines,
-    /// What flows down to them.
-    pub context: Context,
-}
-
-/// A workflow's interest in a topic. What was published before is not affected.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Subscribe {
-    /// The tenant.
-    pub namespace: Name,
-    /// In which topic.
-    pub topic: Name,
-    /// Which workflow; it need not have been deployed.
-    pub workflow: Name,
-    /// Does it begin, or end?
-    pub on: bool,
-}
-
-/// Let a workflow join a publication, if its window is open.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Join {
-    /// The tenant.
-    pub namespace: Name,
-    /// Which publication.
-    pub publication: PublicationId,
-    /// Which workflow.
-    pub workflow: Name,
-}
-
 /// One round of one run: what it took, what happened, what it caused, and what comes next.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Round {
@@ -364,8 +324,8 @@ pub enum Caused {
     /// A run of its own, as part of a step: it answers no call. If it cannot be started, the round
     /// is refused, and with it what the step wrote.
     Send(Box<Start>),
-    /// Facts, as part of a step: they answer no call. If they cannot be recorded, the round is refused,
-    /// and with it what the step wrote.
+    /// Facts, as part of a step: they answer no call. If they cannot be recorded, the round is
+    /// refused, and with it what the step wrote.
     Record(Box<Record>),
     /// A signal.
     Signal(u32, Box<Signal>),

@@ -2,17 +2,18 @@
 //! know is an error of that row, never a guess.
 
 use roundel_core::{
-    AuditId, AuditRow, BadName, CancelMark, Deadline, Deadlines, GateRow, JournalRow, KeyId,
-    KeyKind, KeyRow, Lane, LaneId, LatchId, LatchRow, MailId, MailRow, Name, OfferRow, Outcome,
-    Parent, Payload, Policy, PublicationId, PublicationRow, RunId, RunRow, RunState, StateRow,
-    SubscriptionId, SubscriptionRow, Taken, Timestamp, Told, UndoMark, WaitId, WaitRow, WorkerId,
-    WorkerRow,
+    BadName, CancelMark, Deadline, Deadlines, GateRow, JournalRow, KeyId, KeyKind, KeyRow, Lane,
+    LaneId, LatchId, LatchRow, MailId, MailRow, Name, OfferRow, Outcome, Parent, Payload, Policy,
+    PublicationId, PublicationRow, RunId, RunRow, RunState, StateRow, SubscriptionId,
+    SubscriptionRow, Taken, Timestamp, Told, UndoMark, WaitId, WaitRow, WorkerId, WorkerRow,
 };
 use serde::de::DeserializeOwned;
 
+mod audits;
 mod facts;
 mod queues;
 
+pub(crate) use audits::audit;
 pub(crate) use facts::{document, fact, fact_columns, stream};
 pub(crate) use queues::{due, permits, queue, queue_columns, rate_numbers};
 use queues::{flow, name_if_any};
@@ -446,34 +447,6 @@ pub(crate) fn latch(row: &impl Cells) -> Result<(LatchId, LatchRow)> {
         closes_at: time_if_any(row, 7)?,
     };
     Ok((id, latch))
-}
-
-/// A row of an audit: namespace, number, at, operator, reason, action, target, run, detail, answer,
-/// seal.
-pub(crate) fn audit(row: &impl Cells) -> Result<(AuditId, AuditRow)> {
-    let id = AuditId {
-        namespace: name(row, 0)?,
-        number: count(row, 1)?,
-    };
-    let detail = match row.bytes(8)? {
-        None => None,
-        Some(_) => Some(payload(row, 8)?),
-    };
-    let seal = some(row.bytes(10)?, 10)?;
-    let audit = AuditRow {
-        at: time(row, 2)?,
-        operator: name(row, 3)?,
-        reason: string(row, 4)?,
-        action: string(row, 5)?,
-        target: string(row, 6)?,
-        run: id_if_any(row, 7)?.map(RunId::from_bytes),
-        detail,
-        answer: string(row, 9)?,
-        seal: seal
-            .try_into()
-            .map_err(|_| strange(10, "it is not a seal"))?,
-    };
-    Ok((id, audit))
 }
 
 /// A worker: id, name, started_at, seen_at, suspect, lanes.

@@ -39,8 +39,8 @@ pub(crate) use reads::scope_runs;
 /// How long stopping waits for the answers to claims.
 const STRAGGLERS: Duration = Duration::from_secs(5);
 
-/// The longest pause between two tries of what a store could not do: so long after it is well again,
-/// work goes on.
+/// The longest pause between two tries of what a store could not do: so long after it is well
+/// again, work goes on.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a worker behaves.

@@ -17,7 +17,7 @@ use super::values::Id;
 use super::write::parted;
 use crate::cells::{self, Cells, fact_columns, number};
 use crate::query::{DocumentFilter, DocumentView, FactFilter, FactView};
-use crate::{Page, Position};
+use crate::{Answer, Page, Position, Query};
 
 /// What is asked for may have no row to lock. The lock's number is made of its names and of whose
 /// it is.
@@ -212,12 +212,27 @@ pub(super) async fn write(link: &mut Link, changes: &Changes) -> Result<(), Trou
 }
 
 impl Reader<'_> {
-    pub(super) async fn fact(&mut self, id: &FactId) -> Read<Vec<FactView>> {
+    /// A question about facts or documents.
+    pub(super) async fn of_facts(&mut self, query: &Query) -> Read<Answer> {
+        let one = |items| Page { items, more: false };
+        Ok(match query {
+            Query::Fact(id) => {
+                let items = self.fact(id).await?;
+                Answer::Facts(Page { items, more: false })
+            }
+            Query::Facts(filter) => Answer::Facts(self.facts(filter).await?),
+            Query::Document(id) => Answer::Documents(one(self.document(id).await?)),
+            Query::Documents(filter) => Answer::Documents(self.documents(filter).await?),
+            _ => unreachable!("a question about something else"),
+        })
+    }
+
+    async fn fact(&mut self, id: &FactId) -> Read<Vec<FactView>> {
         let values = values![id.namespace.as_str(), id.id.as_str()];
         self.all(READ_FACT, values, cells::fact).await
     }
 
-    pub(super) async fn facts(&mut self, filter: &FactFilter) -> Read<Page<FactView>> {
+    async fn facts(&mut self, filter: &FactFilter) -> Read<Page<FactView>> {
         let limit = page(filter.limit);
         let kind = filter.kind.as_ref().map(Name::as_str);
         let namespace = filter.namespace.as_ref().map(Name::as_str);
@@ -249,12 +264,12 @@ impl Reader<'_> {
         Ok(cut(items, limit))
     }
 
-    pub(super) async fn document(&mut self, id: &DocumentId) -> Read<Vec<DocumentView>> {
+    async fn document(&mut self, id: &DocumentId) -> Read<Vec<DocumentView>> {
         let values = values![id.namespace.as_str(), id.path.as_str()];
         self.all(READ_DOCUMENT, values, cells::document).await
     }
 
-    pub(super) async fn documents(&mut self, filter: &DocumentFilter) -> Read<Page<DocumentView>> {
+    async fn documents(&mut self, filter: &DocumentFilter) -> Read<Page<DocumentView>> {
         let limit = page(filter.limit);
         let (after_namespace, after) = filter.after_names();
         let items = if let Some(namespace) = &filter.namespace {

@@ -201,13 +201,7 @@ impl<'a> Reader<'a> {
                 execution,
                 call,
                 from,
-            } => {
-                let limit = page(PAGE);
-                let (execution, call) = (i64::from(*execution), i64::from(*call));
-                let run = Id::from(*run);
-                let values = values![run, execution, call, i64::from(*from), limit + 1];
-                Answer::Runs(self.views(SCOPE, values, limit).await?)
-            }
+            } => Answer::Runs(self.scope((*run, *execution, *call), *from).await?),
             Query::Publication(id) => {
                 let found = self.all(PUBLICATION, values![Id::from(*id)], cells::publication);
                 Answer::Publications(cut(found.await?, 1))
@@ -234,17 +228,8 @@ impl<'a> Reader<'a> {
             }
             Query::Parked(filter) => Answer::Parked(self.parked(filter).await?),
             Query::Audit(filter) => Answer::Audit(self.audit(filter).await?),
-            Query::Fact(id) => {
-                let items = self.fact(id).await?;
-                Answer::Facts(Page { items, more: false })
-            }
-            Query::Facts(filter) => Answer::Facts(self.facts(filter).await?),
-            Query::Document(id) => {
-                let items = self.document(id).await?;
-                Answer::Documents(Page { items, more: false })
-            }
-            Query::Documents(filter) => Answer::Documents(self.documents(filter).await?),
             Query::Dump => Answer::Dump(Box::new(self.dump().await?)),
+            of_facts => self.of_facts(of_facts).await?,
         })
     }
 
@@ -367,6 +352,14 @@ impl<'a> Reader<'a> {
             topic.subscribers.push((id.workflow, row.since));
         }
         Ok(topics.into_values().collect())
+    }
+
+    async fn scope(&mut self, scope: (RunId, u32, u32), from: u32) -> Read<Page<RunView>> {
+        let limit = page(PAGE);
+        let (run, execution, call) = scope;
+        let (execution, call) = (i64::from(execution), i64::from(call));
+        let values = values![Id::from(run), execution, call, i64::from(from), limit + 1];
+        self.views(SCOPE, values, limit).await
     }
 
     async fn audit(&mut self, filter: &AuditFilter) -> Read<Page<AuditView>> {

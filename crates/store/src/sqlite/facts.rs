@@ -7,10 +7,10 @@ use rusqlite::{Connection, OptionalExtension, Result, Statement};
 
 use super::batch::keep;
 use super::columns::{self, number};
-use super::read::{Reader, page};
-use crate::Page;
+use super::read::{Reader, cut, page};
 use crate::cells::fact_columns;
 use crate::query::{DocumentFilter, DocumentView, FactFilter, FactView};
+use crate::{Answer, Page, Query};
 
 const FACT: &str = concat!(
     "SELECT 0, position, ",
@@ -164,12 +164,27 @@ fn put_document(statement: &mut Statement<'_>, id: &DocumentId, row: &DocumentRo
 }
 
 impl Reader<'_> {
-    pub(super) fn fact(&self, id: &FactId) -> Result<Vec<FactView>> {
+    /// A question about facts or documents.
+    pub(super) fn of_facts(&self, query: &Query) -> Result<Answer> {
+        let one = |items| Page { items, more: false };
+        Ok(match query {
+            Query::Fact(id) => {
+                let items = self.fact(id)?;
+                Answer::Facts(Page { items, more: false })
+            }
+            Query::Facts(filter) => Answer::Facts(self.facts(filter)?),
+            Query::Document(id) => Answer::Documents(one(self.document(id)?)),
+            Query::Documents(filter) => Answer::Documents(self.documents(filter)?),
+            _ => unreachable!("a question about something else"),
+        })
+    }
+
+    fn fact(&self, id: &FactId) -> Result<Vec<FactView>> {
         let values = (id.namespace.as_str(), id.id.as_str());
         self.all(FACT, values, columns::fact)
     }
 
-    pub(super) fn facts(&self, filter: &FactFilter) -> Result<Page<FactView>> {
+    fn facts(&self, filter: &FactFilter) -> Result<Page<FactView>> {
         let limit = page(filter.limit);
         let kind = filter.kind.as_ref().map(Name::as_str);
         let namespace = filter.namespace.as_ref().map(Name::as_str);
@@ -192,12 +207,12 @@ impl Reader<'_> {
         Ok(cut(items, limit))
     }
 
-    pub(super) fn document(&self, id: &DocumentId) -> Result<Vec<DocumentView>> {
+    fn document(&self, id: &DocumentId) -> Result<Vec<DocumentView>> {
         let values = (id.namespace.as_str(), id.path.as_str());
         self.all(DOCUMENT, values, columns::document)
     }
 
-    pub(super) fn documents(&self, filter: &DocumentFilter) -> Result<Page<DocumentView>> {
+    fn documents(&self, filter: &DocumentFilter) -> Result<Page<DocumentView>> {
         let limit = page(filter.limit);
         let (after_namespace, after) = filter.after_names();
         let items = if let Some(namespace) = &filter.namespace {
@@ -226,12 +241,4 @@ impl Reader<'_> {
     pub(super) fn every_document(&self) -> Result<Vec<DocumentView>> {
         self.all(ALL_DOCUMENTS, ("", "", true, i64::MAX), columns::document)
     }
-}
-
-/// A page of what was found, one more than the limit having been asked for.
-fn cut<T>(mut items: Vec<T>, limit: i64) -> Page<T> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let more = items.len() > limit;
-    items.truncate(limit);
-    Page { items, more }
 }

@@ -147,6 +147,14 @@ pub(super) fn page(limit: usize) -> i64 {
     i64::try_from(limit.clamp(1, PAGE)).expect("a small number")
 }
 
+/// A page of what was found, one more than the limit having been asked for.
+pub(super) fn cut<T>(mut items: Vec<T>, limit: i64) -> Page<T> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let more = items.len() > limit;
+    items.truncate(limit);
+    Page { items, more }
+}
+
 pub(super) struct Reader<'a>(&'a Connection);
 
 impl Reader<'_> {
@@ -214,11 +222,8 @@ impl Reader<'_> {
                 let before = before.unwrap_or_else(|| AFTER_ALL.to_vec());
                 let most = page(*limit);
                 let values = (namespace.as_str(), topic.as_str(), before, most + 1);
-                let mut items = self.all(PUBLICATIONS, values, columns::publication)?;
-                let most = usize::try_from(most).expect("a small number");
-                let more = items.len() > most;
-                items.truncate(most);
-                Answer::Publications(Page { items, more })
+                let items = self.all(PUBLICATIONS, values, columns::publication)?;
+                Answer::Publications(cut(items, most))
             }
             Query::Stats(namespace) => Answer::Stats(self.stats(namespace)?),
             Query::Workers => Answer::Workers(self.workers()?),
@@ -226,17 +231,8 @@ impl Reader<'_> {
             Query::Offers(after, limit) => Answer::Offers(self.offers(after.as_ref(), *limit)?),
             Query::Parked(filter) => Answer::Parked(self.parked(filter)?),
             Query::Audit(filter) => Answer::Audit(self.audit(filter)?),
-            Query::Fact(id) => {
-                let items = self.fact(id)?;
-                Answer::Facts(Page { items, more: false })
-            }
-            Query::Facts(filter) => Answer::Facts(self.facts(filter)?),
-            Query::Document(id) => {
-                let items = self.document(id)?;
-                Answer::Documents(Page { items, more: false })
-            }
-            Query::Documents(filter) => Answer::Documents(self.documents(filter)?),
             Query::Dump => Answer::Dump(Box::new(self.dump()?)),
+            of_facts => self.of_facts(of_facts)?,
         })
     }
 
@@ -356,11 +352,7 @@ impl Reader<'_> {
             Some(_) => AUDIT_OF_RUN,
             None => AUDIT,
         };
-        let mut items = self.all(sql, values, columns::audit)?;
-        let limit = usize::try_from(limit).expect("a small number");
-        let more = items.len() > limit;
-        items.truncate(limit);
-        Ok(Page { items, more })
+        Ok(cut(self.all(sql, values, columns::audit)?, limit))
     }
 
     fn below(&self, run: RunId) -> Result<Vec<(RunState, u64)>> {

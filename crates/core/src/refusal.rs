@@ -1,0 +1,248 @@
+//! Why operations are refused.
+
+use crate::{BadName, Deadline, Failure, Name, RunId, RunState, STATE_CHANGED, WorkerId, limits};
+
+/// Why an operation changed nothing. Each variant is one thing for the caller to do.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Drop what is in memory: it belongs to somebody else now.
+    #[error(
+        "run {run} was committed under epoch {epoch}, which has ended (now {current}); \
+         another worker has it or it was released; drop it"
+    )]
+    Fenced {
+        /// Which run.
+        run: RunId,
+        /// The epoch of the round.
+        epoch: u64,
+        /// The current one.
+        current: u64,
+    },
+    /// End it.
+    #[error("run {run} was asked to end and takes no further step")]
+    CancelRequested {
+        /// Which run.
+        run: RunId,
+    },
+    /// End it.
+    #[error("run {run} has missed its deadline {}, which run {} set", deadline.at, deadline.set_by)]
+    DeadlineMissed {
+        /// Which run.
+        run: RunId,
+        /// Which deadline.
+        deadline: Deadline,
+    },
+    /// Drop what is in memory.
+    #[error("run {run} does not exist; it may have been deleted")]
+    UnknownRun {
+        /// Which run.
+        run: RunId,
+    },
+    /// Ask for another.
+    #[error("there is no run with the key `{key}`")]
+    UnknownKey {
+        /// Which key.
+        key: Name,
+    },
+    /// Use another key, or the same request.
+    #[error(
+        "the key `{key}` was used for another request; \
+         repeat that request to get its answer, or choose another key"
+    )]
+    Conflict {
+        /// Which key.
+        key: Name,
+    },
+    /// Ask for less.
+    #[error("{what} is limited to {limit}, and this has {found}")]
+    Limit {
+        /// Of what.
+        what: &'static str,
+        /// How much is allowed.
+        limit: u64,
+        /// How much was asked for.
+        found: u64,
+    },
+    /// Ask for more, or for something else.
+    #[error("{what} must be at least 1; leave it out for no limit, or pause the queue")]
+    Zero {
+        /// Of what.
+        what: &'static str,
+    },
+    /// Choose another.
+    #[error("the signal `{name}` is the engine's own; choose another name, or patch the state")]
+    Reserved {
+        /// Which name.
+        name: Name,
+    },
+    /// Add to it, or send nothing.
+    #[error("a batch has no commands; add at least one")]
+    EmptyBatch,
+    /// Split it.
+    #[error(
+        "a batch has at most {limit} {what}, and this has {found}; split it into several batches, \
+         which may have one workflow that waits for all of them"
+    )]
+    LargeBatch {
+        /// Of what.
+        what: &'static str,
+        /// How much is allowed.
+        limit: usize,
+        /// How much was asked for.
+        found: usize,
+    },
+    /// Record that one, or choose another id.
+    #[error("another fact has the id `{id}`; each fact needs an id of its own")]
+    AnotherFact {
+        /// Which id.
+        id: Name,
+    },
+    /// Read again, and decide again.
+    #[error(
+        "the stream `{stream}` has {found} facts, not {expected}; read it again and decide again"
+    )]
+    StreamMoved {
+        /// Which stream.
+        stream: Name,
+        /// What was expected.
+        expected: u64,
+        /// How many it has.
+        found: u64,
+    },
+    /// Read again, and decide again.
+    #[error("the document `{path}` has changed since it was read; read it and decide again")]
+    Stale {
+        /// Which document.
+        path: Name,
+    },
+    /// Mend the projection or the fact.
+    #[error("the projection `{projection}` of the fact `{fact}` into `{path}` failed: {failure}")]
+    NotFolded {
+        /// Which fact.
+        fact: Name,
+        /// Which projection.
+        projection: Name,
+        /// Into which document.
+        path: Name,
+        /// Why.
+        failure: Box<Failure>,
+    },
+    /// Register first.
+    #[error("worker {worker} is not registered; register it before it claims")]
+    UnknownWorker {
+        /// Which worker.
+        worker: WorkerId,
+    },
+    /// Wait until it has ended, or force it.
+    #[error("run {run} is {}; wait until it has ended, or force it", state.as_str())]
+    NotEnded {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Nothing to do.
+    #[error("run {run} is {}, not parked", state.as_str())]
+    NotParked {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Nothing to do.
+    #[error("run {run} has no parked signal of number {number}; somebody may have been faster")]
+    SignalNotParked {
+        /// Which run.
+        run: RunId,
+        /// Which of its messages.
+        number: u64,
+    },
+    /// Wait until it is at rest, or cancel it.
+    #[error(
+        "run {run} is {}; only what has completed or is parked can be undone; \
+         wait for it, or cancel it",
+        state.as_str()
+    )]
+    NotAtRest {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Let it end by itself, or cancel it.
+    #[error(
+        "run {run} is {} and has begun; only a run that nobody has begun, or that is parked and \
+         waits for nothing else, can be completed or begun anew by hand; wait for it, or cancel it",
+        state.as_str()
+    )]
+    HasBegun {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Nothing to do.
+    #[error("run {run} is {}; no rollback of it has failed", state.as_str())]
+    RollbackDidNotFail {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
+    /// Report a bug: what workers do is nobody's request.
+    #[error("only what somebody can ask for is audited; this is a bug in the client")]
+    NotAudited,
+    /// Fix the text.
+    #[error(transparent)]
+    BadName(#[from] BadName),
+    /// Fix the text.
+    #[error("{what} has a NUL character at byte {at}, which not every database keeps; take it out")]
+    Nul {
+        /// Which text.
+        what: &'static str,
+        /// Where in it.
+        at: usize,
+    },
+    /// Report a bug: a worker sent what cannot be.
+    #[error("run {run}: {what}; this is a bug in the worker that sent it")]
+    Inconsistent {
+        /// Which run.
+        run: RunId,
+        /// What cannot be.
+        what: &'static str,
+    },
+}
+
+impl Refusal {
+    /// Refuses what exceeds a limit.
+    pub(crate) fn over(what: &'static str, limit: usize, found: usize) -> Result<(), Refusal> {
+        if found <= limit {
+            return Ok(());
+        }
+        Err(Refusal::Limit {
+            what,
+            limit: limit as u64,
+            found: found as u64,
+        })
+    }
+
+    /// Refuses a text that PostgreSQL does not take: all stores keep the same.
+    pub(crate) fn nul(what: &'static str, text: &str) -> Result<(), Refusal> {
+        match text.bytes().position(|byte| byte == 0) {
+            None => Ok(()),
+            Some(at) => Err(Refusal::Nul { what, at }),
+        }
+    }
+
+    /// Refuses a signal that is the engine's own.
+    pub(crate) fn reserved(name: &Name) -> Result<(), Refusal> {
+        match *name == STATE_CHANGED {
+            true => Err(Refusal::Reserved { name: name.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn payload(size: usize) -> Result<(), Refusal> {
+        Refusal::over("a payload's size in bytes", limits::PAYLOAD_BYTES, size)
+    }
+}
