@@ -65,7 +65,7 @@ pub use payload::Payload;
 pub use queue::{Flow, Limit, QueueId, QueueRow, Rate};
 pub use refusal::Refusal;
 pub use reply::{
-    Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, Recorded,
+    Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, RecordedFact,
     Renewed, Reply, Started, Undone,
 };
 pub use retry::{Backoff, Retry};

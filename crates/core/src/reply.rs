@@ -55,14 +55,14 @@ pub enum Reply {
     /// To a request to forget: whether the publication went.
     Forgotten(bool),
     /// To a record, one for each fact.
-    Recorded(Vec<Recorded>),
+    Recorded(Vec<RecordedFact>),
     /// To a change of a queue's limits: as they are now.
     Limited(QueueRow),
 }
 
 /// What became of a fact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recorded {
+pub struct RecordedFact {
     /// Was it new?
     pub new: bool,
     /// Which of its stream's facts it is, from 1.

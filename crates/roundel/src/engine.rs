@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::client::{Client, Inner, keep_ended};
 use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
+use crate::fact::Projections;
 use crate::live::{Handler, erased};
 use crate::metrics::Counters;
 use crate::place::{Opening, Place};
@@ -26,9 +27,10 @@ use crate::{Error, Metrics, Topic, Undo, Workflow};
 #[must_use = "it does nothing until started"]
 pub struct EngineBuilder {
     opening: Opening,
-    config: Result<Config, Error>,
+    pub(crate) config: Result<Config, Error>,
     handlers: FxHashMap<(Name, u32), Handler>,
     undos: NamedUndos,
+    pub(crate) projections: Projections,
     /// Topic and workflow.
     subscriptions: Vec<(Name, Name)>,
     drain: Duration,
@@ -147,12 +149,14 @@ impl EngineBuilder {
             sweep: Duration::from_secs(30),
             renewed_by_hand: false,
             undos: Arc::default(),
+            projections: Arc::default(),
         };
         EngineBuilder {
             opening: Opening::new(place),
             config: Ok(config),
             handlers: FxHashMap::default(),
             undos: NamedUndos::default(),
+            projections: Projections::default(),
             subscriptions: Vec::new(),
             drain: Duration::from_secs(10),
             keep_ended: None,
@@ -390,6 +394,9 @@ impl EngineBuilder {
     pub async fn start(self) -> Result<Engine, Error> {
         let mut config = self.config?;
         config.undos = Arc::new(self.undos);
+        config.projections = Arc::new(self.projections);
+        let projections = config.projections.clone();
+        let name = Name::new(config.name.to_string()).ok();
         let answer_within = self.opening.answer_within;
         let store = self.opening.open().await?;
         let (counters, rests) = (Arc::new(Counters::default()), Arc::new(Rests::default()));
@@ -415,6 +422,8 @@ impl EngineBuilder {
             rests,
             counters: counters.clone(),
             answer_within,
+            name,
+            projections,
             sweep,
         };
         let client = Client::from(Arc::new(inner));

@@ -1,6 +1,6 @@
 //! Ids of what is new: by time; drawn if this is a simulation, counted if a test explores.
 
-use roundel_core::{RunId, WorkerId};
+use roundel_core::{Name, RunId, WorkerId};
 use uuid::Uuid;
 
 /// The id of a new run.
@@ -10,6 +10,12 @@ pub(crate) fn new_run() -> RunId {
         return RunId(Uuid::from_u64_pair(high, low));
     }
     RunId(counted().unwrap_or_else(Uuid::now_v7))
+}
+
+/// The id of a new fact.
+pub(crate) fn new_fact() -> Name {
+    let id = new_run().0.hyphenated().to_string();
+    Name::new(id).expect("an id is a name")
 }
 
 /// The id of a new worker.

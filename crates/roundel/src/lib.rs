@@ -9,6 +9,7 @@ mod command;
 mod cx;
 mod engine;
 mod error;
+mod fact;
 mod flag;
 mod ids;
 mod live;
@@ -27,8 +28,8 @@ mod worker;
 
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
 pub use client::{
-    Audit, Client, Handle, Parked, Preview, Queue, QueueLimits, Remedied, Remedy, Runs, SendTo,
-    StartRun, To, Trouble, TroubleGroup, TroubleId, WouldUndo,
+    Audit, Client, Document, Facts, Handle, Parked, Preview, Queue, QueueLimits, RecordFacts,
+    Remedied, Remedy, Runs, SendTo, StartRun, To, Trouble, TroubleGroup, TroubleId, WouldUndo,
 };
 pub use command::{Command, SendInStep};
 pub use cx::{
@@ -37,18 +38,20 @@ pub use cx::{
 };
 pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
+pub use fact::{Fact, Projection, RecordInStep};
 pub use metrics::{Metrics, Waits};
 pub use names::{Key, Signal, Topic, Undo, Workflow};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
     AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Cancelled, Class, Context,
-    Deadline, Deadlines, Emitted, Entry, Failure, Joined, Name, Op, Patched, Payload,
-    PublicationId, Published, QueueRow, Rate, Refusal, Remainder, Remaining, Reply, Retry, RunId,
-    RunState, Sent, Timestamp, Undone, limits,
+    Deadline, Deadlines, DocumentId, DocumentRow, Emitted, Entry, FactId, FactRow, Failure, Joined,
+    Name, Op, Patched, Payload, PublicationId, Published, QueueRow, Rate, RecordedFact, Refusal,
+    Remainder, Remaining, Reply, Retry, RunId, RunState, Sent, Timestamp, Undone, limits,
 };
 pub use roundel_store::{
-    AuditView, Checked, Clock, Folder, FromValue, ManualClock, Objects, Params, PeekLock,
-    PeekLockOptions, Row, RunFilter, RunView, SignalView, Stats, SystemClock, Tx, TxError, Value,
+    AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, ManualClock, Objects,
+    Page, Params, PeekLock, PeekLockOptions, Position, Row, RunFilter, RunView, SignalView, Stats,
+    SystemClock, Tx, TxError, Value,
 };
 pub use saga::{Next, Saga, SagaState, Visit};
 

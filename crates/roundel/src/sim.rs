@@ -134,6 +134,7 @@ impl Seat {
             flag: Arc::default(),
             counters: self.counters.clone(),
             undos: self.undos.0.clone(),
+            projections: Arc::default(),
         }
     }
 }

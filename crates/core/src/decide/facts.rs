@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::mutant::{self, Mutant};
 use crate::{
-    Cause, DocumentId, DocumentRow, FactId, FactRow, NewFact, Record, Recorded, Refusal, Round,
+    Cause, DocumentId, DocumentRow, FactId, FactRow, NewFact, Record, RecordedFact, Refusal, Round,
     Rows, StreamId, StreamRow, Timestamp, limits,
 };
 
@@ -24,7 +24,7 @@ pub(super) fn record(
     record: &Record,
     rows: &mut Rows,
     now: Timestamp,
-) -> Result<Vec<Recorded>, Refusal> {
+) -> Result<Vec<RecordedFact>, Refusal> {
     let mut plan = Plan::default();
     let recorded = plan.add((record, None), rows, now)?;
     plan.carry_out(rows);
@@ -53,7 +53,7 @@ impl Plan {
         (record, cause): (&Record, Option<Cause>),
         rows: &Rows,
         now: Timestamp,
-    ) -> Result<Vec<Recorded>, Refusal> {
+    ) -> Result<Vec<RecordedFact>, Refusal> {
         check(record)?;
         for seen in &record.seen {
             let found = self.document(&record.document_id(&seen.path), rows);
@@ -75,7 +75,7 @@ impl Plan {
         cause: Option<Cause>,
         rows: &Rows,
         now: Timestamp,
-    ) -> Result<Recorded, Refusal> {
+    ) -> Result<RecordedFact, Refusal> {
         let id = record.fact_id(fact);
         if let Some(known) = self.known(&id, rows) {
             return repeated(fact, known);
@@ -93,7 +93,7 @@ impl Plan {
         };
         self.fold((record, fact), (&id, &row), rows)?;
         self.facts.push((id, row));
-        Ok(Recorded {
+        Ok(RecordedFact {
             new: true,
             stream_version: stream.map(|(_, version)| version),
         })
@@ -196,7 +196,7 @@ fn check(record: &Record) -> Result<(), Refusal> {
 }
 
 /// The same fact again is nothing new; another one under its id is refused.
-fn repeated(fact: &NewFact, known: &FactRow) -> Result<Recorded, Refusal> {
+fn repeated(fact: &NewFact, known: &FactRow) -> Result<RecordedFact, Refusal> {
     let stream = known.stream.as_ref().map(|(name, _)| name);
     let same = (&fact.kind, fact.version, &fact.data, fact.stream.as_ref())
         == (&known.kind, known.version, &known.data, stream);
@@ -205,7 +205,7 @@ fn repeated(fact: &NewFact, known: &FactRow) -> Result<Recorded, Refusal> {
             id: fact.id.clone(),
         });
     }
-    Ok(Recorded {
+    Ok(RecordedFact {
         new: false,
         stream_version: known.stream.as_ref().map(|(_, version)| *version),
     })

@@ -2,7 +2,7 @@
 
 use roundel_core::{
     Cause, Caused, DocumentId, FactId, Failure, Name, NewFact, Op, Payload, Projection, Record,
-    Recorded, Refusal, Reply, Seen, StreamId,
+    RecordedFact, Refusal, Reply, Seen, StreamId,
 };
 
 use crate::world::{A, NS, World, value};
@@ -50,7 +50,7 @@ fn record(facts: Vec<NewFact>) -> Op {
     Op::Record(Record::new(NS, facts))
 }
 
-fn recorded(world: &mut World, facts: Vec<NewFact>) -> Vec<Recorded> {
+fn recorded(world: &mut World, facts: Vec<NewFact>) -> Vec<RecordedFact> {
     let Reply::Recorded(recorded) = world.must(record(facts)) else {
         panic!("facts are recorded")
     };

@@ -2,6 +2,7 @@
 
 mod audit;
 mod cooperation;
+mod facts;
 mod handle;
 mod list;
 mod look;
@@ -33,6 +34,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 pub use audit::Audit;
+pub use facts::{Document, Facts, RecordFacts};
 pub use handle::Handle;
 pub use list::Runs;
 pub use preview::{Preview, WouldUndo};
@@ -46,6 +48,7 @@ pub use trouble::{Trouble, TroubleId};
 pub use troubles::{Parked, Remedied, TroubleGroup};
 
 use crate::cx::{decode, encode, new_start};
+use crate::fact::Projections;
 use crate::ids::new_run;
 use crate::metrics::Counters;
 use crate::post::Post;
@@ -84,6 +87,9 @@ pub(crate) struct Inner {
     pub(crate) rests: Arc<Rests>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) answer_within: Duration,
+    /// Who receives what is recorded.
+    pub(crate) name: Option<Name>,
+    pub(crate) projections: Arc<Projections>,
     /// How long a lost hint can delay a result.
     pub(crate) sweep: Duration,
 }

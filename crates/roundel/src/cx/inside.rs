@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
 
-use roundel_core::{Failure, Publish, Start, limits};
+use roundel_core::{Failure, NewFact, Publish, Start, limits};
 use serde::Serialize;
 
 use super::shared::Shared;
@@ -68,6 +68,13 @@ pub(crate) fn send(start: Start, begins: Option<By>) -> Result<(), Failure> {
         ..start
     };
     inner.sent.push((start, begins));
+    Ok(())
+}
+
+/// Adds to what the step that runs on this thread records.
+pub(crate) fn record(fact: NewFact) -> Result<(), Failure> {
+    let shared = step("record")?;
+    shared.lock().recorded.push(fact);
     Ok(())
 }
 

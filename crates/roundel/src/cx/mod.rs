@@ -30,7 +30,7 @@ pub(crate) use causes::{new_start, with_flow_key};
 pub(crate) use context::one as one_value;
 pub(crate) use effect::panicked;
 pub use effect::{Attempt, Effect};
-pub(crate) use inside::{emit, send as send_in_step};
+pub(crate) use inside::{emit, record as record_in_step, send as send_in_step};
 pub use records::Recorded;
 pub(crate) use records::random;
 pub use resource::Resource;

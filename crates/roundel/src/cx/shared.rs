@@ -9,8 +9,8 @@ use std::task::{Context as Polled, Poll, Waker};
 use std::time::Duration;
 
 use roundel_core::{
-    Attempted, Call, Context, Deadlines, Emitted, Failure, Name, Offer, Outcome, Payload, Publish,
-    Retry, RunId, Scope, ScopeEnd, Signal, Start, StateChange, Target, Timestamp,
+    Attempted, Call, Context, Deadlines, Emitted, Failure, Name, NewFact, Offer, Outcome, Payload,
+    Publish, Retry, RunId, Scope, ScopeEnd, Signal, Start, StateChange, Target, Timestamp,
 };
 use roundel_store::Tx;
 use rustc_hash::FxHashMap;
@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) emitted: Vec<Publish>,
     /// What the step at hand sends, and when each begins, if not at once.
     pub(crate) sent: Vec<(Start, Option<By>)>,
+    /// What the step at hand records.
+    pub(crate) recorded: Vec<NewFact>,
     /// What calls that have come back published.
     pub(crate) published: Vec<Emitted>,
     /// How the runs ended that the last call set off.

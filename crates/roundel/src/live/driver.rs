@@ -7,6 +7,7 @@ use roundel_core::{Claimant, WorkerId};
 
 use super::{Flag, LiveRun};
 use crate::cx::NamedUndos;
+use crate::fact::Projections;
 use crate::metrics::Counters;
 
 /// Which worker drives it, and how.
@@ -22,6 +23,7 @@ pub(crate) struct Driver {
     pub(crate) flag: Arc<Flag>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) undos: Arc<NamedUndos>,
+    pub(crate) projections: Arc<Projections>,
 }
 
 impl LiveRun {

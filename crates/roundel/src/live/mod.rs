@@ -47,7 +47,7 @@ pub(crate) use driver::Driver;
 pub(crate) use earlier::Anew;
 pub(crate) use history::{History, Of, Undoable};
 pub(crate) use replay::Journal;
-pub(crate) use step::StepWork;
+pub(crate) use step::{StepWork, is_of_step};
 
 /// A workflow's function, its types erased.
 pub(crate) type Handler = Arc<dyn Fn(Cx, Payload) -> Running + Send + Sync>;

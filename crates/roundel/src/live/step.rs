@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::Wake;
 
 use roundel_core::{
-    Attempted, Call, Caused, Context, Entry, Failure, Fence, Outcome, Payload, Refusal, Round,
-    RunId, Start, Then, Timestamp, WorkerId,
+    Attempted, Call, Caused, Context, Entry, Failure, Fence, Name, Outcome, Payload, Record,
+    Refusal, Round, RunId, Start, Then, Timestamp, WorkerId,
 };
 use roundel_store::{Clock, Tx, TxError, Work, Worked};
 
@@ -33,8 +33,13 @@ impl Work for StepWork {
             let round = self.live.round(Then::Continue);
             return Worked { round, keep: false };
         };
+        let (result, recorded) = match self.live.recorded() {
+            Ok(recorded) => (result, recorded),
+            Err(failure) => (result.and(Err(failure)), None),
+        };
         let keep = result.is_ok();
-        let round = self.live.step_round(call, result, self.clock.now());
+        let mut round = self.live.step_round(call, result, self.clock.now());
+        round.caused.extend(recorded.filter(|_| keep));
         Worked { round, keep }
     }
 
@@ -58,6 +63,7 @@ impl LiveRun {
         inner.worked = None;
         inner.emitted.clear();
         inner.sent.clear();
+        inner.recorded.clear();
         inner.step_context = Context::default();
         inner.in_step = Some((call, tx));
         if let Some(waker) = inner
@@ -86,6 +92,23 @@ impl LiveRun {
         }
         let missing = || Failure::permanent("the step's closure was not reached");
         Some(worked.unwrap_or_else(|| Err(missing())))
+    }
+
+    /// The facts that the step recorded, with where they are folded in.
+    fn recorded(&mut self) -> Result<Option<Caused>, Failure> {
+        let facts = std::mem::take(&mut self.shared.lock().recorded);
+        if facts.is_empty() {
+            return Ok(None);
+        }
+        let projections = &self.driver.projections;
+        let facts = facts.into_iter();
+        let facts = facts.map(|fact| projections.into_documents(fact));
+        let namespace = self.shared.info.namespace.clone();
+        Ok(Some(Caused::Record(Box::new(Record {
+            own: true,
+            by: Name::new(self.driver.name.to_string()).ok(),
+            ..Record::new(namespace, facts.collect::<Result<_, _>>()?)
+        }))))
     }
 
     /// The round that records what the step came to.
@@ -168,8 +191,8 @@ impl LiveRun {
         }
     }
 
-    /// The step's round was refused for what the step sent. Nothing of it stays, and it has failed
-    /// with that.
+    /// The step's round was refused for what the step sent or recorded. Nothing of it stays, and it
+    /// has failed with that.
     pub(crate) fn step_refused(&mut self, refusal: &Refusal) {
         self.step_entry = None;
         let call = self.steps.pop_front().expect("a step was due");
@@ -177,7 +200,7 @@ impl LiveRun {
         let Some(slot) = inner.calls.get(&call) else {
             return;
         };
-        let failure = Failure::business(refusal).with_code("conflict");
+        let failure = refused_step(refusal);
         let what = slot.what.clone();
         drop(inner);
         self.did(call, what, Outcome::Failure(Box::new(failure)));
@@ -219,5 +242,25 @@ impl LiveRun {
         let what = slot.what.clone();
         drop(inner);
         self.did(call, what, Outcome::Value(value));
+    }
+}
+
+/// Is a step's round refused for what the step itself asked for?
+pub(crate) fn is_of_step(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::Conflict { .. }
+            | Refusal::AnotherFact { .. }
+            | Refusal::StreamMoved { .. }
+            | Refusal::NotFolded { .. }
+    )
+}
+
+/// What such a step fails with.
+fn refused_step(refusal: &Refusal) -> Failure {
+    match refusal {
+        Refusal::NotFolded { .. } => Failure::permanent(refusal).with_code("not_folded"),
+        Refusal::StreamMoved { .. } => Failure::business(refusal).with_code("stream_moved"),
+        _ => Failure::business(refusal).with_code("conflict"),
     }
 }

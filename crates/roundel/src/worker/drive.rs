@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::births::Birth;
 use super::{LONGEST_PAUSE, Note, Port, Worker};
 use crate::cx::shared::RunInfo;
-use crate::live::{LiveRun, StepWork, Turn};
+use crate::live::{LiveRun, StepWork, Turn, is_of_step};
 use crate::post::Asked;
 
 /// What became of a commit.
@@ -311,7 +311,7 @@ impl Worker {
                 self.commit_done(live, committed, &round, port)
             }
             Ok(_) => unreachable!("a step answers with what it committed"),
-            Err(Error::Refused(refusal @ Refusal::Conflict { .. })) => {
+            Err(Error::Refused(refusal)) if is_of_step(&refusal) => {
                 live.step_refused(&refusal);
                 After::Mine(live)
             }

@@ -119,6 +119,7 @@ impl Worker {
             flag,
             counters,
             undos: self.config.undos.clone(),
+            projections: self.config.projections.clone(),
         }
     }
 }

@@ -25,6 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::Notify;
 
 use crate::cx::NamedUndos;
+use crate::fact::Projections;
 use crate::flag::Flag;
 use crate::live::Handler;
 use crate::metrics::Counters;
@@ -58,6 +59,7 @@ pub(crate) struct Config {
     pub(crate) renewed_by_hand: bool,
     /// Functions that undo, by name.
     pub(crate) undos: Arc<NamedUndos>,
+    pub(crate) projections: Arc<Projections>,
 }
 
 pub(crate) struct Worker {

@@ -10,6 +10,7 @@ mod cooperation;
 mod examples;
 #[cfg(feature = "testkit")]
 mod explore;
+mod facts;
 #[cfg(feature = "testkit")]
 mod flows;
 mod moving;

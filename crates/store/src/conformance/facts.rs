@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roundel_core::{
     Cause, Caused, DocumentId, FactId, Failure, Name, NewFact, Op, Payload, Projection, Record,
-    Recorded, Refusal, Reply, RunId, Seen,
+    RecordedFact, Refusal, Reply, RunId, Seen,
 };
 
 use super::Make;
@@ -61,7 +61,7 @@ fn record(facts: Vec<NewFact>) -> Op {
     Op::Record(Record::new(NS, facts))
 }
 
-fn recorded(desk: &Desk, facts: Vec<NewFact>) -> Vec<Recorded> {
+fn recorded(desk: &Desk, facts: Vec<NewFact>) -> Vec<RecordedFact> {
     match desk.must(record(facts)) {
         Reply::Recorded(recorded) => recorded,
         other => panic!("{other:?}"),

@@ -1,0 +1,263 @@
+//! Facts: recorded by clients and by steps, folded into documents in the same commit.
+
+use roundel::{Command, Error, Fact, Failure, Projection, Refusal, Tx, Workflow};
+use serde::{Deserialize, Serialize};
+
+use crate::support::{Db, all, soon};
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+struct Moved {
+    from: String,
+    to: String,
+    cents: i64,
+}
+
+const MOVED: Fact<Moved> = Fact::named("moved");
+const NOTED: Fact<String> = Fact::named("noted");
+
+fn moved(from: &str, to: &str, cents: i64) -> Moved {
+    let (from, to) = (from.to_owned(), to.to_owned());
+    Moved { from, to, cents }
+}
+
+fn path(account: &str) -> String {
+    format!("balance/{account}")
+}
+
+/// What each account has. Nobody's balance may be below zero, but for the bank's.
+fn balances() -> Projection<i64> {
+    let checked = |account: &str, after: i64| match after < 0 && account != "bank" {
+        true => Err(Failure::business(format!("{account} has too little"))),
+        false => Ok(Some(after)),
+    };
+    Projection::named("balances")
+        .fold(
+            MOVED,
+            |moved| vec![path(&moved.from)],
+            move |balance: Option<i64>, moved| {
+                checked(&moved.from, balance.unwrap_or(0) - moved.cents)
+            },
+        )
+        .fold(
+            MOVED,
+            |moved| vec![path(&moved.to)],
+            move |balance, moved| checked(&moved.to, balance.unwrap_or(0) + moved.cents),
+        )
+}
+
+async fn balance(client: &roundel::Client, account: &str) -> Option<i64> {
+    let found = client.document(path(account)).await.expect("it is read");
+    found.map(|document: roundel::Document<i64>| document.value)
+}
+
+async fn ids(client: &roundel::Client) -> Vec<String> {
+    let page = client.facts().fetch().await.expect("they are read");
+    page.items
+        .iter()
+        .map(|view| view.id.id.to_string())
+        .collect()
+}
+
+async fn fa_05_a_fact_is_recorded_and_folded_in_one_commit(db: Db) {
+    let process = db.start(|engine| engine.project(balances())).await;
+    let recorded = process
+        .record(MOVED, &moved("bank", "ada", 100))
+        .id("first")
+        .stream("till 1")
+        .and(MOVED, &moved("ada", "bob", 30))
+        .id("second")
+        .stream("till 1")
+        .expecting(1)
+        .await
+        .expect("both are recorded");
+    let versions: Vec<_> = recorded.iter().map(|one| one.stream_version).collect();
+    assert_eq!(versions, [Some(1), Some(2)]);
+    assert_eq!(balance(&process, "ada").await, Some(70));
+    assert_eq!(balance(&process, "bob").await, Some(30));
+    let fact = process.fact("second").await.expect("it is read");
+    let fact = fact.expect("it is there");
+    assert_eq!(fact.row.kind.as_str(), "moved");
+    assert!(!fact.row.own && fact.row.cause.is_none() && fact.row.by.is_some());
+    let till = process.facts().stream("till 1", 1).fetch().await;
+    assert_eq!(till.expect("it is read").items.len(), 1);
+    assert_eq!(process.fact("third").await.expect("it is read"), None);
+}
+
+async fn fa_03_if_one_cannot_be_folded_none_is_recorded(db: Db) {
+    let process = db.start(|engine| engine.project(balances())).await;
+    let refused = process
+        .record(MOVED, &moved("bank", "ada", 10))
+        .and(MOVED, &moved("ada", "bob", 30))
+        .await;
+    let Err(Error::Refused(Refusal::NotFolded {
+        projection,
+        path,
+        failure,
+        ..
+    })) = refused
+    else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(
+        (projection.as_str(), path.as_str()),
+        ("balances", "balance/ada")
+    );
+    assert_eq!(failure.message, "ada has too little");
+    assert!(ids(&process).await.is_empty());
+    assert_eq!(balance(&process, "ada").await, None);
+}
+
+async fn fa_08_a_fact_is_recorded_once(db: Db) {
+    let process = db.start(|engine| engine.project(balances())).await;
+    for times in 0..3 {
+        let gift = process.record(MOVED, &moved("bank", "ada", 5)).id("gift");
+        let recorded = gift.await.expect("it is the same");
+        assert_eq!(recorded[0].new, times == 0);
+    }
+    assert_eq!(balance(&process, "ada").await, Some(5));
+    let other = process
+        .record(MOVED, &moved("bank", "ada", 6))
+        .id("gift")
+        .await;
+    assert!(matches!(
+        other,
+        Err(Error::Refused(Refusal::AnotherFact { .. }))
+    ));
+}
+
+const PAY: Workflow<i64, bool> = Workflow::named("pay");
+const CHARGE: Command<i64, ()> = Command::named("charge");
+
+async fn pay(cx: roundel::Cx, cents: i64) -> Result<bool, Failure> {
+    let paid = cx.step("pay", move |tx: Tx| async move {
+        MOVED.record(&tx, &moved("ada", "shop", cents)).await?;
+        NOTED
+            .record(&tx, &format!("paid {cents}"))
+            .stream("notes")
+            .await
+    });
+    match paid.await {
+        Ok(()) => Ok(true),
+        Err(failure) if failure.code == "not_folded" => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+async fn fa_14_a_step_records_with_its_journal_and_both_lead_to_each_other(db: Db) {
+    let process = db
+        .start(|engine| engine.project(balances()).register(PAY, pay))
+        .await;
+    process
+        .record(MOVED, &moved("bank", "ada", 100))
+        .await
+        .expect("it is recorded");
+    let mut run = process.start(PAY, &40).await.expect("it starts");
+    assert!(soon("the payment", run.result()).await.expect("it ends"));
+    let mut poor = process.start(PAY, &70).await.expect("it starts");
+    assert!(!soon("the refusal", poor.result()).await.expect("it ends"));
+    assert_eq!(balance(&process, "shop").await, Some(40));
+    let facts = process.facts().of_run(&run).await.expect("it is there");
+    let facts = facts.fetch().await.expect("they are read").items;
+    let kinds: Vec<&str> = facts.iter().map(|view| view.row.kind.as_str()).collect();
+    assert_eq!(kinds, ["moved", "noted"]);
+    for view in &facts {
+        let cause = view.row.cause.expect("a round recorded it");
+        assert!(view.row.own && cause.run == run.id() && cause.execution == 1);
+    }
+    let none = process.facts().of_run(&poor).await.expect("it is there");
+    assert!(none.fetch().await.expect("they are read").items.is_empty());
+}
+
+async fn fa_14_a_command_handler_records_what_it_did(db: Db) {
+    let handler = |tx: Tx, cents: i64| async move {
+        MOVED
+            .record(&tx, &moved("bank", "ada", cents))
+            .id(format!("charge {cents}"))
+            .await
+    };
+    let process = db
+        .start(|engine| engine.project(balances()).handle_in_step(CHARGE, handler))
+        .await;
+    for cents in [3, 4, 3] {
+        let mut sent = process.send(CHARGE, &cents).await.expect("it is sent");
+        soon("the reply", sent.result())
+            .await
+            .expect("it is handled");
+    }
+    assert_eq!(
+        balance(&process, "ada").await,
+        Some(7),
+        "three was charged once"
+    );
+    assert_eq!(ids(&process).await.len(), 2);
+}
+
+async fn fa_18_many_who_record_at_once_lose_nothing(db: Db) {
+    let processes = [
+        db.start(|engine| engine.project(balances())).await,
+        db.start(|engine| engine.project(balances())).await,
+    ];
+    let mut all = tokio::task::JoinSet::new();
+    for turn in 0..40 {
+        let client = processes[turn % 2].client();
+        all.spawn(async move {
+            let one = client
+                .record(MOVED, &moved("bank", "ada", 1))
+                .stream("till");
+            one.await.expect("it is recorded")[0].stream_version
+        });
+    }
+    let mut versions: Vec<_> = all.join_all().await.into_iter().flatten().collect();
+    versions.sort_unstable();
+    assert_eq!(versions, (1..=40).collect::<Vec<u64>>());
+    assert_eq!(balance(&processes[0], "ada").await, Some(40));
+    let page = processes[1].facts().fetch().await.expect("they are read");
+    let order = page
+        .items
+        .iter()
+        .map(|view| view.row.stream.clone().expect("in the till").1);
+    assert!(order.is_sorted(), "the order of all is that of the stream");
+}
+
+async fn documents_are_listed_by_their_paths(db: Db) {
+    let process = db.start(|engine| engine.project(balances())).await;
+    for account in ["ada", "bob", "eve"] {
+        let given = process.record(MOVED, &moved("bank", account, 1));
+        given.await.expect("it is recorded");
+    }
+    let first = process.documents("balance/", None, 3).await.expect("read");
+    let paths = |page: &roundel::Page<roundel::DocumentView>| -> Vec<String> {
+        page.items
+            .iter()
+            .map(|(id, _)| id.path.to_string())
+            .collect()
+    };
+    assert_eq!(
+        paths(&first),
+        ["balance/ada", "balance/bank", "balance/bob"]
+    );
+    assert!(first.more);
+    let last = first.items.last().map(|(id, _)| id.path.clone());
+    let rest = process.documents("balance/", last, 3).await.expect("read");
+    assert_eq!(paths(&rest), ["balance/eve"]);
+    let wrong = process.document::<String>("balance/ada").await;
+    assert!(matches!(wrong, Err(Error::Value(_))), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn two_projections_of_one_name_are_refused() {
+    let engine = roundel::Engine::in_memory();
+    let twice = engine.project(balances()).project(balances()).start().await;
+    let message = twice.expect_err("it is refused").to_string();
+    assert!(message.contains("`balances`"), "{message}");
+}
+
+all![
+    fa_05_a_fact_is_recorded_and_folded_in_one_commit,
+    fa_03_if_one_cannot_be_folded_none_is_recorded,
+    fa_08_a_fact_is_recorded_once,
+    fa_14_a_step_records_with_its_journal_and_both_lead_to_each_other,
+    fa_14_a_command_handler_records_what_it_did,
+    fa_18_many_who_record_at_once_lose_nothing,
+    documents_are_listed_by_their_paths,
+];
