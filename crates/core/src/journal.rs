@@ -119,6 +119,8 @@ pub enum Entry {
     },
     /// The run was asked to end; no user code runs after this.
     CancelSeen,
+    /// The run was asked to end, and what it did is kept; no user code runs after this.
+    Kept,
     /// The run has missed its deadline; no user code runs forward after this.
     DeadlineMissed {
         /// Which.

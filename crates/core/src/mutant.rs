@@ -117,11 +117,13 @@ pub enum Mutant {
     PatchWakesNobody,
     /// What changed between the look at the state and the wait for the next change is overlooked.
     ChangeOverlooked,
+    /// What is cancelled without undo is undone.
+    KeptUndone,
 }
 
 impl Mutant {
     /// All but the canary and what only a script finds.
-    pub const ALL: [Mutant; 67] = [
+    pub const ALL: [Mutant; 68] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -189,6 +191,7 @@ impl Mutant {
         Mutant::KeyOverdrawn,
         Mutant::PatchWakesNobody,
         Mutant::ChangeOverlooked,
+        Mutant::KeptUndone,
     ];
 }
 

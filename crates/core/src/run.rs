@@ -13,6 +13,7 @@
 //! | rollback failed | rolling back | an operator's retry or skip |
 //! | running, ready | parked | a failure only an operator can judge; too many crashes |
 //! | parked | ready | an operator's resume; a cancel |
+//! | running, waiting, parked | ready | a cancel without undo, which ends the lease |
 //!
 //! `ready_at` and `state` are derived from the other columns in one place, [`RunRow::settle`].
 
@@ -136,15 +137,18 @@ pub enum UndoMark {
     Underway,
     /// An undo failed, and an operator has accepted what remains.
     Accepted,
+    /// It was cancelled without undo: what it did is kept.
+    Kept,
 }
 
 impl UndoMark {
     /// All of them, each at the place of its stored number.
-    pub const ALL: [UndoMark; 4] = [
+    pub const ALL: [UndoMark; 5] = [
         UndoMark::Nothing,
         UndoMark::Possible,
         UndoMark::Underway,
         UndoMark::Accepted,
+        UndoMark::Kept,
     ];
 
     /// The number that is stored.

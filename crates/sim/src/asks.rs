@@ -68,9 +68,11 @@ impl World<'_> {
             }),
             _ => {
                 let (target, claimant) = (self.any_run(None), None);
+                let keep = self.random.once_in(3);
                 Op::Cancel(Cancel {
                     namespace,
                     target,
+                    keep,
                     claimant,
                 })
             }

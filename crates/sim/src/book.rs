@@ -25,7 +25,7 @@ pub(crate) enum Noted {
         /// The run was asked to end, and may not go forward.
         asked_to_end: bool,
     },
-    Cancel(RunId),
+    Cancel(RunId, bool),
     Delete(Box<Deleting>),
 }
 
@@ -56,6 +56,8 @@ pub(crate) struct Book {
     /// By what they say.
     pub(crate) messages: BTreeMap<u64, Message>,
     pub(crate) cancelled: BTreeSet<RunId>,
+    /// Those of them that are to be left as they are.
+    pub(crate) kept: BTreeSet<RunId>,
     /// Runs that were deleted, and not started again since.
     pub(crate) deleted: BTreeSet<RunId>,
     /// Runs that were deleted at some time, and those that sent a command that was.
@@ -102,7 +104,7 @@ impl Book {
                 }
             }
             Op::Cancel(cancel) => match cancel.target {
-                Target::Run(run) => Noted::Cancel(run),
+                Target::Run(run) => Noted::Cancel(run, cancel.keep),
                 Target::Key(_) => Noted::Nothing,
             },
             Op::Delete(_) => {
@@ -135,8 +137,9 @@ impl Book {
             (Op::Signal(signal), Reply::Sent(sent, _)) => self.sent(&signal.payload, *sent, rows),
             (Op::Offer(offer), Reply::Sent(sent, _)) => self.sent(&offer.payload, *sent, rows),
             (Op::Cancel(_), Reply::Cancelled(Cancelled::Requested, _)) => {
-                if let Noted::Cancel(run) = noted {
+                if let Noted::Cancel(run, keep) = noted {
                     self.cancelled.insert(run);
+                    self.kept.extend(keep.then_some(run));
                 }
             }
             (Op::Delete(_), _) => {
@@ -223,6 +226,7 @@ impl Book {
             self.ever_deleted
                 .extend([Some(*run), *sender].into_iter().flatten());
             self.cancelled.remove(run);
+            self.kept.remove(run);
             self.results.retain(|(of, ..)| of != run);
             let mail = before.mail.iter().filter(|(of, _)| of == run);
             for (_, value) in mail {

@@ -243,6 +243,7 @@ impl World<'_> {
             (Some((run, _)), 15 | 16) => Op::Cancel(Cancel {
                 namespace: NAMESPACE,
                 target: Target::Run(run),
+                keep: self.random.once_in(4),
                 claimant: self.claimant(index),
             }),
             (Some((run, _)), 21 | 22) => self.patch(run),

@@ -58,6 +58,7 @@ impl World<'_> {
         Op::Cancel(Cancel {
             namespace: NAMESPACE,
             target,
+            keep: self.random.once_in(4),
             claimant: None,
         })
     }

@@ -35,8 +35,8 @@ pub enum Parked {
     Show(Show),
     /// Try them again; with another input, or without the undo that failed.
     Retry(Retry),
-    /// They will not be done: what they did before is undone.
-    Cancel(Act),
+    /// They will not be done: what they did before is undone, unless told otherwise.
+    Cancel(Cancel),
     /// They were done otherwise: this is the reply.
     Complete(Complete),
     /// Undo what they did.
@@ -98,6 +98,15 @@ pub struct Retry {
 }
 
 #[derive(Args, Debug)]
+pub struct Cancel {
+    #[command(flatten)]
+    act: Act,
+    /// Undo nothing: what they did, and what they set off, stays.
+    #[arg(long)]
+    without_undo: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct Replay {
     #[command(flatten)]
     act: Act,
@@ -124,7 +133,8 @@ impl Parked {
             Parked::Retry(args) => &args.act.output,
             Parked::Complete(args) => &args.act.output,
             Parked::Replay(args) => &args.act.output,
-            Parked::Cancel(args) | Parked::Undo(args) | Parked::Accept(args) => &args.output,
+            Parked::Cancel(args) => &args.act.output,
+            Parked::Undo(args) | Parked::Accept(args) => &args.output,
             Parked::Offer(args) | Parked::Discard(args) => &args.output,
         }
     }
@@ -143,7 +153,13 @@ impl Parked {
                 };
                 args.act.run("retry", &remedy, client).await
             }
-            Parked::Cancel(args) => args.run("cancel", &Remedy::Cancel, client).await,
+            Parked::Cancel(args) => {
+                let remedy = match args.without_undo {
+                    true => Remedy::CancelWithoutUndo,
+                    false => Remedy::Cancel,
+                };
+                args.act.run("cancel", &remedy, client).await
+            }
             Parked::Complete(args) => {
                 let remedy = Remedy::Complete(payload::read(&args.value)?);
                 args.act.run("complete", &remedy, client).await

@@ -19,6 +19,9 @@ const AT_ONCE: usize = 200;
 pub struct Cancel {
     #[command(flatten)]
     which: Selection,
+    /// Undo nothing: what they did, and what they set off, stays.
+    #[arg(long)]
+    without_undo: bool,
     #[command(flatten)]
     signed: Signed,
     #[command(flatten)]
@@ -68,8 +71,13 @@ pub(crate) async fn cancel(args: &Cancel, client: &Client) -> Result<Exit> {
         output: args.output.clone(),
     };
     let may = |run: &RunView| !run.row.state.has_ended();
-    let act = |client: Client, to: To| async move {
-        match client.cancel(to).await? {
+    let keep = args.without_undo;
+    let act = move |client: Client, to: To| async move {
+        let answer = match keep {
+            true => client.cancel_without_undo(to).await?,
+            false => client.cancel(to).await?,
+        };
+        match answer {
             Cancelled::Requested => Ok(Did::Done(1)),
             Cancelled::AlreadyEnded(state) => {
                 Ok(Did::Not(format!("had ended ({})", state.as_str())))

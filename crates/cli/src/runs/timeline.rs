@@ -120,6 +120,10 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
             style: Style::Look,
             ..plain("asked to end".into())
         },
+        Entry::Kept => Said {
+            style: Style::Look,
+            ..plain("asked to end without undo: what it did stays".into())
+        },
         Entry::Continued => plain("continues as new".into()),
         Entry::Ended { state } => Said {
             style: super::style(*state),

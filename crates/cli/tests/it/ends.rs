@@ -255,6 +255,26 @@ async fn co_10_what_is_parked_is_shown_grouped_and_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn co_25_runs_are_cancelled_without_undo() {
+    let place = Place::new().await;
+    for key in ["a", "b"] {
+        place.run(&["start", "break", "--key", key]).ok();
+    }
+    let worker = place.worker().await;
+    while place.run(&["parked", "count"]).ok().out.trim() != "2" {
+        tokio::task::yield_now().await;
+    }
+    worker.shutdown().await;
+    place.run(&["parked", "cancel", "a", "--without-undo"]).ok();
+    let told = place.run(&["runs", "cancel", "b", "--without-undo"]).ok();
+    assert_eq!(told.out, "1 run asked to end\n");
+    assert_eq!(count(&place, "cancelled"), 2);
+    let audit = place.run(&["audit", "--json"]).ok().out;
+    let said = audit.matches("cancel without undo").count();
+    assert_eq!(said, 2, "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn si_10_parked_signals_are_listed_replayed_and_discarded() {
     let place = Place::new().await;
     for key in ["a", "b"] {

@@ -156,7 +156,9 @@ impl Told {
                 self.earlier.retain(|(execution, _), _| *execution >= first);
             }
             Entry::ContextSet { .. } => {}
-            Entry::CancelSeen | Entry::DeadlineMissed { .. } => self.cancel_seen = true,
+            Entry::CancelSeen | Entry::Kept | Entry::DeadlineMissed { .. } => {
+                self.cancel_seen = true;
+            }
             Entry::Continued => self.continued = true,
             Entry::Ended { state } => self.ended.push(*state),
             Entry::RollingBack { why, .. } => {

@@ -128,7 +128,13 @@ impl Op {
                 let detail = Some(&op.payload);
                 (&op.namespace, "signal", op.target.clone(), detail)
             }
-            Op::Cancel(op) => (&op.namespace, "cancel", op.target.clone(), None),
+            Op::Cancel(op) => {
+                let action = match op.keep {
+                    true => "cancel without undo",
+                    false => "cancel",
+                };
+                (&op.namespace, action, op.target.clone(), None)
+            }
             Op::Patch(op) => (&op.namespace, "patch", op.target.clone(), Some(&op.patch)),
             Op::Complete(op) => {
                 let detail = Some(&op.value);

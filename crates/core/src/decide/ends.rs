@@ -41,6 +41,7 @@ pub(super) fn end(
     row.undo = match state {
         RunState::RollbackFailed if mutant::on(Mutant::AcceptedUnasked) => UndoMark::Accepted,
         RunState::RollbackFailed => UndoMark::Possible,
+        _ if row.undo == UndoMark::Kept => UndoMark::Kept,
         RunState::RolledBack | RunState::Cancelled => UndoMark::Nothing,
         _ => row.undo,
     };

@@ -29,8 +29,39 @@ pub(super) fn cancel(cancel: &Cancel, rows: &mut Rows, now: Timestamp) -> Cancel
     if mutant::on(Mutant::CancelAckedOnly) {
         return Cancelled::Requested;
     }
-    mark(rows, id, cancel.claimant, now);
+    if cancel.keep && !mutant::on(Mutant::KeptUndone) {
+        keep(rows, id, now);
+    } else {
+        mark(rows, id, cancel.claimant, now);
+    }
     Cancelled::Requested
+}
+
+/// Ends a run, and all below it, without undoing what they did. Its journal says so under a fence
+/// of its own: whoever has it is fenced off, and whoever claims it next knows, also if it was asked
+/// before to end otherwise.
+pub(super) fn keep(rows: &mut Rows, id: RunId, now: Timestamp) {
+    let Some(row) = rows.run(id) else { return };
+    let settled = matches!(row.undo, UndoMark::Underway | UndoMark::Kept);
+    if row.state.has_ended() || settled {
+        return;
+    }
+    if is_unbegun(row, now) {
+        end_unbegun(rows, id, now);
+        return;
+    }
+    let (held, owner) = ((row.lane, row.flow), row.has_it());
+    if let Some(owner) = owner {
+        rows.hints.push(Hint::Cancel(id, owner));
+    }
+    let row = rows.run_mut(id).expect("found");
+    if row.owner.is_some() {
+        row.end_lease();
+    }
+    (row.cancel, row.undo) = (CancelMark::Seen, UndoMark::Kept);
+    undos::append(rows, id, &[Entry::Kept], now);
+    unpark(rows, id, now);
+    queues::give_back(rows, held, now);
 }
 
 /// Marks one run, and wakes it: its next round marks what is below it. One that nobody has begun

@@ -55,7 +55,9 @@ fn append(round: &Round, rows: &mut Rows, now: Timestamp) {
     if round.cancel_seen {
         row.cancel = CancelMark::Seen;
     }
-    row.undo = round.undo.unwrap_or(row.undo);
+    if row.undo != UndoMark::Kept {
+        row.undo = round.undo.unwrap_or(row.undo);
+    }
     if round.count == 0 {
         return;
     }
@@ -261,9 +263,13 @@ fn below(round: &Round, caused: &Caused, rows: &mut Rows, now: Timestamp) {
         }
         Caused::Cancel(scope) => {
             let runs = scopes::runs_of(rows, round.run, *scope);
+            let kept = rows.run(round.run).expect("checked").undo == UndoMark::Kept;
             // Its own end is for the round itself to say.
             for run in runs.into_iter().filter(|run| *run != round.run) {
-                operators::mark(rows, run, Some(round.claimant()), now);
+                match kept {
+                    true => operators::keep(rows, run, now),
+                    false => operators::mark(rows, run, Some(round.claimant()), now),
+                }
             }
             if let Scope::Call { execution, call } = *scope {
                 scopes::close(rows, at(execution, call), true, now);

@@ -22,6 +22,8 @@ pub struct Cancel {
     pub namespace: Name,
     /// Which run.
     pub target: Target,
+    /// What it did is kept, and so is what it set off: nothing of it is undone.
+    pub keep: bool,
     /// Takes the run if it has it in memory.
     pub claimant: Option<Claimant>,
 }

@@ -330,6 +330,7 @@ impl Maker<'_> {
         Op::Cancel(Cancel {
             namespace,
             target,
+            keep: draw.one_in(3),
             claimant: Self::claimant(draw),
         })
     }

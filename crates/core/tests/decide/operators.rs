@@ -38,6 +38,7 @@ fn si_23_cancel_answers_what_it_found() {
     let by_key = Op::Cancel(Cancel {
         namespace: NS,
         target,
+        keep: false,
         claimant: None,
     });
     assert_eq!(
@@ -103,6 +104,7 @@ fn the_holder_takes_what_it_cancels() {
     let Reply::Cancelled(_, taken) = world.must(Op::Cancel(Cancel {
         namespace: NS,
         target,
+        keep: false,
         claimant,
     })) else {
         panic!("cancelled")

@@ -463,6 +463,7 @@ impl World {
         let cancel = roundel_core::Cancel {
             namespace: NS,
             target: Target::Run(run),
+            keep: false,
             claimant: None,
         };
         match self.must(Op::Cancel(cancel)) {

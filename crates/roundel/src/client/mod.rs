@@ -137,16 +137,38 @@ impl Client {
     /// # Errors
     /// When the database cannot be written.
     pub async fn cancel(&self, to: impl Into<To>) -> Result<Cancelled, Error> {
-        let (namespace, claimant) = (self.inner.namespace.clone(), self.inner.claimant());
-        let target = to.into().checked()?;
-        match self
-            .act(Op::Cancel(Cancel {
-                namespace,
-                target,
-                claimant,
-            }))
-            .await?
-        {
+        let (target, claimant) = (to.into().checked()?, self.inner.claimant());
+        let (namespace, keep) = (self.inner.namespace.clone(), false);
+        let cancel = Cancel {
+            namespace,
+            target,
+            keep,
+            claimant,
+        };
+        self.ask_to_end(cancel).await
+    }
+
+    /// Ends a run, and all below it that has not ended, without undoing anything: what they did
+    /// stays. No code of the workflow runs any more, also not what it gave to be done in any case;
+    /// who works on the run is fenced off. This also holds for a run that was asked to end before
+    /// and has not begun to undo what it did.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn cancel_without_undo(&self, to: impl Into<To>) -> Result<Cancelled, Error> {
+        let (target, claimant) = (to.into().checked()?, None);
+        let (namespace, keep) = (self.inner.namespace.clone(), true);
+        let cancel = Cancel {
+            namespace,
+            target,
+            keep,
+            claimant,
+        };
+        self.ask_to_end(cancel).await
+    }
+
+    async fn ask_to_end(&self, cancel: Cancel) -> Result<Cancelled, Error> {
+        match self.act(Op::Cancel(cancel)).await? {
             Reply::Cancelled(answer, _) => Ok(answer),
             _ => unreachable!("a cancel answers as one"),
         }

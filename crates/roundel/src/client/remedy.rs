@@ -15,6 +15,8 @@ pub enum Remedy {
     RetryWith(Payload),
     /// It will not be done: what it did before is undone.
     Cancel,
+    /// It will not be done: what it did before stays.
+    CancelWithoutUndo,
     /// It was done otherwise: this is the reply.
     Complete(Payload),
     /// Undo what it did.
@@ -67,6 +69,7 @@ impl Client {
             Remedy::Retry => client.resume(run).await,
             Remedy::RetryWith(input) => client.resume_with_payload(run, input.clone()).await,
             Remedy::Cancel => client.cancel(run).await.map(drop),
+            Remedy::CancelWithoutUndo => client.cancel_without_undo(run).await.map(drop),
             Remedy::Complete(value) => client.complete(run, value).await,
             Remedy::Undo => client.undo(run).await.map(drop),
             Remedy::Skip => client.resume_skipping(run).await,

@@ -112,6 +112,7 @@ impl LiveRun {
             }
             Entry::ContextSet { context } => self.shared.lock().context.take(&context),
             Entry::DeadlineMissed { deadline } => self.missed = Some(deadline),
+            Entry::Kept => self.kept = true,
             _ => {}
         }
     }
@@ -148,7 +149,7 @@ impl LiveRun {
         if !self.children.is_empty() || !self.scopes.is_empty() {
             return self.end_children();
         }
-        if self.has_something_to_undo() {
+        if self.has_something_to_undo() && !self.kept {
             let late = self.missed_failure();
             self.roll_back(late.map_or(Why::Cancelled, |late| Why::Failed(Box::new(late))));
             return self.turn(now);

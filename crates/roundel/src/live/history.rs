@@ -106,6 +106,7 @@ impl History {
             Entry::Attempted { call, .. } | Entry::Dropped { call } => self.seen(of(call)),
             Entry::Started { .. }
             | Entry::CancelSeen
+            | Entry::Kept
             | Entry::DeadlineMissed { .. }
             | Entry::ContextSet { .. }
             | Entry::Continued

@@ -150,6 +150,8 @@ pub(crate) struct LiveRun {
     cancelling: Option<cancel::Cancelling>,
     /// The deadline that it has missed, if that is why it ends.
     missed: Option<Deadline>,
+    /// It ends without undoing what it did.
+    kept: bool,
     /// The step whose round is on its way: what it set of the context, and what it came to.
     step_entry: Option<(u32, Option<Context>, Entry)>,
 }
@@ -210,6 +212,7 @@ impl LiveRun {
             returned,
             cancelling: None,
             missed: None,
+            kept: false,
             step_entry: None,
         });
         live.set_deadline();

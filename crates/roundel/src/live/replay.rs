@@ -76,6 +76,9 @@ impl Journal {
     /// rolled back, and nothing is undone by code that only the function gives.
     pub(crate) fn needs_function(&self, claimed: &Claimed) -> bool {
         let back = |(entry, _): &(Entry, Timestamp)| matches!(entry, Entry::RollingBack { .. });
+        if self.entries.iter().any(|(entry, _)| *entry == Entry::Kept) {
+            return false;
+        }
         if claimed.cancel == CancelMark::None && !self.entries.iter().any(back) {
             return true;
         }
@@ -181,6 +184,10 @@ impl LiveRun {
                 Ok(())
             }
             Entry::CancelSeen => self.replay_cancelled(at),
+            Entry::Kept => {
+                self.kept = true;
+                self.replay_cancelled(at)
+            }
             Entry::Started { .. } => Ok(()),
             Entry::Continued | Entry::Ended { .. } => Err(Failure::permanent(
                 "the journal has ended, but the run has not",

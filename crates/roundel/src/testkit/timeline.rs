@@ -181,6 +181,7 @@ impl fmt::Display for Timeline {
                 Entry::ContextSet { context } => writeln!(f, "set {}", keys(context))?,
                 Entry::DeadlineMissed { .. } => writeln!(f, "missed its deadline")?,
                 Entry::CancelSeen => writeln!(f, "asked to end")?,
+                Entry::Kept => writeln!(f, "asked to end without undo")?,
                 Entry::Continued => writeln!(f, "begins anew")?,
                 Entry::Ended { state } => writeln!(f, "{}", state.as_str())?,
             }

@@ -124,7 +124,9 @@ impl Book {
             self.complain(&found);
         }
         let all = undone.len() == done.len() || left_out;
+        let kept = row.undo == UndoMark::Kept;
         let sound = match state {
+            _ if kept => undone.is_empty(),
             RunState::Completed => undone.is_empty(),
             RunState::Failed => done.is_empty(),
             RunState::RolledBack | RunState::Cancelled => all,
@@ -146,7 +148,7 @@ impl Book {
             let rolled_back = [RunState::RolledBack, RunState::Cancelled].contains(&state);
             let open = child.state == RunState::Completed
                 || (child.state == RunState::RollbackFailed && child.undo == UndoMark::Possible);
-            if rolled_back && open && !left_out {
+            if rolled_back && open && !left_out && !kept {
                 let found = format!(
                     "inv9_rollback_complete: {run} is {}, {} below it is {}",
                     state.as_str(),

@@ -25,6 +25,7 @@ impl Book {
         self.judge_starts(rows);
         self.judge_runs(rows, site);
         self.judge_cancels(rows);
+        self.judge_kept(model);
         self.judge_messages(rows);
         self.judge_conditions(rows);
         self.judge_sent(rows, site);
@@ -112,6 +113,19 @@ impl Book {
                 let state = state.map_or("gone", RunState::as_str);
                 let found = format!("inv21_cancel: {run} was cancelled, and is {state}");
                 self.complain(&found);
+            }
+        }
+    }
+
+    /// What was cancelled without undo is left as it is.
+    fn judge_kept(&mut self, model: &Model) {
+        for run in std::mem::take(&mut self.kept) {
+            let execution = model.rows().run(run).map_or(0, |row| row.execution);
+            let rounds = model.journal(run, execution).iter();
+            let mut entries = rounds.flat_map(|round| decode_entries(&round.entries));
+            let undoes = |entry: &Entry| matches!(entry, Entry::RollingBack { .. });
+            if entries.any(|entries| entries.iter().any(undoes)) {
+                self.complain(&format!("co_25: {run} was to be kept, and is undone"));
             }
         }
     }

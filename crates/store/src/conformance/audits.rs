@@ -23,6 +23,7 @@ fn cancelling(run: RunId) -> Op {
     Op::Cancel(Cancel {
         namespace: NS,
         target: Target::Run(run),
+        keep: false,
         claimant: None,
     })
 }

@@ -295,10 +295,20 @@ impl Desk {
     }
 
     pub(super) fn cancel(&self, run: RunId) -> Cancelled {
+        self.ends(run, false)
+    }
+
+    /// Cancels it without undo.
+    pub(super) fn keep(&self, run: RunId) -> Cancelled {
+        self.ends(run, true)
+    }
+
+    fn ends(&self, run: RunId, keep: bool) -> Cancelled {
         let (namespace, target, claimant) = (NS, Target::Run(run), None);
         match self.must(Op::Cancel(Cancel {
             namespace,
             target,
+            keep,
             claimant,
         })) {
             Reply::Cancelled(answer, _) => answer,

@@ -401,6 +401,7 @@ pub fn si_23_cancel_answers_what_it_found(make: &Make) {
     let by_key = Op::Cancel(Cancel {
         namespace,
         target,
+        keep: false,
         claimant: None,
     });
     assert_eq!(

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use roundel_core::{
-    Accept, Caused, Committed, Consumed, Context, Deadline, Deadlines, Entry, LatchId, Name, Op,
-    PublicationId, Publish, Refusal, Reply, Resume, RunId, RunState, Scope, Start, Target,
-    Timestamp, UndoMark, Undone, Why,
+    Accept, CancelMark, Cancelled, Caused, Committed, Consumed, Context, Deadline, Deadlines,
+    Entry, Failure, LatchId, Name, Op, PublicationId, Publish, Refusal, Reply, Resume, RunId,
+    RunState, Scope, Start, Target, Then, Timestamp, UndoMark, Undone, Why,
 };
 
 use super::Make;
@@ -251,4 +251,87 @@ pub fn ro_51_a_deleted_tree_takes_its_publications_and_latches_along(make: &Make
     let left: Vec<PublicationId> = dump.publications.iter().map(|one| one.0).collect();
     assert_eq!(left, [own], "a client's stays");
     assert_eq!(dump.subscriptions.len(), 1);
+}
+
+/// A run that has done something and waits.
+fn has_done_something(desk: &mut Desk) -> RunId {
+    let run = desk.owned(A);
+    let mut round = working(desk.round(run));
+    round.undo = Some(UndoMark::Possible);
+    desk.commit(round);
+    run
+}
+
+pub fn co_25_what_is_cancelled_without_undo_is_kept_with_all_below_it(make: &Make) {
+    let mut desk = Desk::new(make);
+    let parent = has_done_something(&mut desk);
+    let runs = children(&mut desk, parent, 2);
+    desk.claim(B, 9);
+    undoable(&desk, runs[0]);
+    let mut works = working(desk.round(runs[1]));
+    works.undo = Some(UndoMark::Possible);
+    desk.commit(works);
+    let late = desk.round(runs[1]);
+    assert_eq!(desk.keep(parent), Cancelled::Requested);
+    assert_eq!(desk.keep(parent), Cancelled::Requested, "twice is fine");
+    let row = desk.run(parent);
+    assert_eq!((row.cancel, row.undo), (CancelMark::Seen, UndoMark::Kept));
+    let claimed = desk.claim(A, 9);
+    assert_eq!((claimed.len(), claimed[0].run), (1, parent));
+    // What is below it is kept as well, and whoever had it is fenced off.
+    let scope = Scope::Call {
+        execution: 1,
+        call: CALL,
+    };
+    let mut round = suspending(desk.round(parent));
+    round.caused.push(Caused::Cancel(scope));
+    desk.commit(round);
+    let refused = desk.refused(Op::Commit(late));
+    assert!(matches!(refused, Refusal::Fenced { .. }), "{refused}");
+    assert_eq!(desk.state(runs[0]), RunState::Completed, "it stays");
+    assert_eq!(desk.run(runs[1]).undo, UndoMark::Kept);
+    assert_eq!(desk.claimed_ids(B, 9), [runs[1]]);
+    undone(&desk, runs[1], RunState::Cancelled);
+    assert_eq!(taken(&desk, parent).0, 1);
+    undone(&desk, parent, RunState::Cancelled);
+    for run in [parent, runs[1]] {
+        let row = desk.run(run);
+        assert_eq!((row.state, row.undo), (RunState::Cancelled, UndoMark::Kept));
+        let answer = Reply::Undone(Undone::Already(RunState::Cancelled));
+        assert_eq!(desk.must(undoing(run)), answer);
+    }
+}
+
+pub fn co_25_a_parked_run_and_one_that_was_asked_before_are_kept(make: &Make) {
+    let mut desk = Desk::new(make);
+    let (parked, asked) = (has_done_something(&mut desk), has_done_something(&mut desk));
+    let mut round = desk.round(parked);
+    round.then = Then::Park(Box::new(Failure::permanent("no")));
+    desk.commit(round);
+    desk.cancel(asked);
+    for run in [parked, asked] {
+        assert_eq!(desk.keep(run), Cancelled::Requested);
+        let row = desk.run(run);
+        assert_eq!((row.state, row.undo), (RunState::Ready, UndoMark::Kept));
+        assert_eq!((row.owner, row.outcome), (None, None));
+    }
+    let mut claimed = desk.claimed_ids(B, 9);
+    claimed.sort_unstable();
+    assert_eq!(claimed, [parked, asked]);
+    // Nothing that a round says makes it something to be undone.
+    let mut round = suspending(desk.round(parked));
+    round.undo = Some(UndoMark::Possible);
+    desk.commit(round);
+    assert_eq!(desk.run(parked).undo, UndoMark::Kept);
+    // What has ended, or is being undone, is not touched; what nobody has begun just ends.
+    undone(&desk, asked, RunState::Cancelled);
+    let ended = Cancelled::AlreadyEnded(RunState::Cancelled);
+    assert_eq!(desk.keep(asked), ended);
+    let done = desk.owned(A);
+    undoable(&desk, done);
+    desk.must(undoing(done));
+    assert_eq!(desk.keep(done), Cancelled::RollingBack);
+    let new = desk.start();
+    assert_eq!(desk.keep(new), Cancelled::Requested);
+    assert_eq!(desk.state(new), RunState::Cancelled);
 }

@@ -126,6 +126,7 @@ impl Words {
             Entry::ContextSet { .. } => "recorded what it set of the context".into(),
             Entry::DeadlineMissed { .. } => "took up that the deadline was missed".into(),
             Entry::CancelSeen => "took up the request to end".into(),
+            Entry::Kept => "ended the run without undo".into(),
             Entry::Continued => "began the run anew".into(),
             Entry::Ended { state } => format!("ended the run as {}", state.as_str()),
         })

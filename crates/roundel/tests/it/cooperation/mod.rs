@@ -9,6 +9,7 @@ mod deadlines;
 mod executions;
 mod finally;
 mod found;
+mod kept;
 mod ledger;
 mod named;
 mod publishing;

@@ -95,6 +95,7 @@ fn crowd(number: u128) -> Deed {
     wishes.push(wish(Op::Cancel(Cancel {
         namespace: SPACE,
         target: Target::Run(bystander(number, 1)),
+        keep: false,
         claimant: None,
     })));
     wishes.push(wish(Op::Patch(Patch {
