@@ -21,7 +21,8 @@ pub struct Deadline {
 /// Those of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Deadlines {
-    /// While it goes forward: a run that misses it rolls back.
+    /// While it goes forward: a run that misses it rolls back, fails or is parked, as its workflow
+    /// says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward: Option<Deadline>,
     /// While it undoes what it did: a rollback that misses it has failed.

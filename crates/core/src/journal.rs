@@ -125,6 +125,9 @@ pub enum Entry {
     DeadlineMissed {
         /// Which.
         deadline: Deadline,
+        /// It fails, and what it did is kept.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        kept: bool,
     },
     /// The execution ended; the next begins with its own journal.
     Continued,

@@ -119,11 +119,15 @@ pub enum Mutant {
     ChangeOverlooked,
     /// What is cancelled without undo is undone.
     KeptUndone,
+    /// A run that was parked for being late is still late when it is let go on.
+    LateForEver,
+    /// A run that is late is rolled back, whatever was declared.
+    LateUndone,
 }
 
 impl Mutant {
     /// All but the canary and what only a script finds.
-    pub const ALL: [Mutant; 68] = [
+    pub const ALL: [Mutant; 70] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -192,6 +196,8 @@ impl Mutant {
         Mutant::PatchWakesNobody,
         Mutant::ChangeOverlooked,
         Mutant::KeptUndone,
+        Mutant::LateForEver,
+        Mutant::LateUndone,
     ];
 }
 

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use crate::client::{Client, Inner, keep_ended};
 use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
 use crate::fact::Projections;
-use crate::live::{Handler, erased};
+use crate::live::{Handler, erased, heeding};
 use crate::metrics::Counters;
 use crate::place::{Opening, Place};
 use crate::post::Post;
@@ -187,7 +187,7 @@ impl EngineBuilder {
             )));
             return self;
         }
-        let handler = erased(function);
+        let handler = heeding(workflow.when_late(), erased(function));
         #[cfg(feature = "testkit")]
         let handler: Handler = {
             let hooks = self.hooks.clone();

@@ -17,7 +17,20 @@ use serde::Serialize;
 pub struct Workflow<I, O> {
     name: &'static str,
     version: Option<u32>,
+    when_late: WhenLate,
     types: PhantomData<fn(I) -> O>,
+}
+
+/// What becomes of a run that misses its forward deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum WhenLate {
+    /// What it did is undone.
+    #[default]
+    RollBack,
+    /// It fails, and what it did stays.
+    Fail,
+    /// It waits for an operator.
+    Park,
 }
 
 impl<I, O> Clone for Workflow<I, O> {
@@ -42,6 +55,7 @@ impl<I, O> Workflow<I, O> {
         Workflow {
             name,
             version: None,
+            when_late: WhenLate::RollBack,
             types: PhantomData,
         }
     }
@@ -53,6 +67,31 @@ impl<I, O> Workflow<I, O> {
             version: Some(version),
             ..self
         }
+    }
+
+    /// Runs that miss their forward deadline are parked, instead of undoing what they did: an
+    /// operator lets them go on, without that deadline, or ends them. What is below them has the
+    /// same deadline, and does as its own workflow says. Said where the workflow is registered.
+    #[must_use]
+    pub const fn parked_when_late(self) -> Self {
+        Workflow {
+            when_late: WhenLate::Park,
+            ..self
+        }
+    }
+
+    /// Runs that miss their forward deadline fail without undoing what they did; what is below them
+    /// and has not ended is cancelled without undo. Said where the workflow is registered.
+    #[must_use]
+    pub const fn failed_when_late(self) -> Self {
+        Workflow {
+            when_late: WhenLate::Fail,
+            ..self
+        }
+    }
+
+    pub(crate) fn when_late(&self) -> WhenLate {
+        self.when_late
     }
 
     pub(crate) fn name(&self) -> Name {

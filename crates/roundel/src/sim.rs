@@ -20,8 +20,9 @@ use serde::de::DeserializeOwned;
 use crate::command::handled;
 pub use crate::cx::shared::RunInfo;
 use crate::cx::{Attempt, Cx, NamedUndos, UndoHandler};
-use crate::live::{Driver, Handler, Journal, LiveRun, StepWork, erased};
+use crate::live::{Driver, Handler, Journal, LiveRun, StepWork, erased, heeding};
 use crate::metrics::Counters;
+use crate::names::WhenLate;
 use crate::{Command, Undo};
 
 thread_local! {
@@ -63,6 +64,18 @@ impl Function {
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
         Function(erased(function))
+    }
+
+    /// The same, of a workflow whose runs are parked when they are late.
+    #[must_use]
+    pub fn parked_when_late(self) -> Function {
+        Function(heeding(WhenLate::Park, self.0))
+    }
+
+    /// The same, of a workflow whose runs fail when they are late.
+    #[must_use]
+    pub fn failed_when_late(self) -> Function {
+        Function(heeding(WhenLate::Fail, self.0))
     }
 
     /// The function of batches.

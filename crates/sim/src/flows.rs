@@ -105,8 +105,8 @@ pub(crate) fn all() -> Vec<Flow> {
             ..flow("steps", Function::new(steps_2))
         },
         cooperating("tree", Function::new(trees::tree)),
-        cooperating("twig", Function::new(trees::tree)),
-        cooperating("late", Function::new(trees::tree)),
+        cooperating("twig", Function::new(trees::tree).parked_when_late()),
+        cooperating("late", Function::new(trees::tree).failed_when_late()),
         cooperating("crowd", Function::new(trees::crowd)),
         cooperating("leaf", Function::new(trees::leaf)),
         cooperating("scene", Function::new(crate::scenes::scene)),

@@ -29,6 +29,8 @@ pub(crate) struct Kin {
     pub(crate) accepted: BTreeSet<RunId>,
     /// Runs that were parked, and that an operator had undone: whatever the reason was.
     pub(crate) given_up: BTreeSet<RunId>,
+    /// Runs that were parked for being late, and let go on.
+    pub(crate) lifted: BTreeSet<RunId>,
 }
 
 /// What an operation is about to do.
@@ -43,6 +45,8 @@ pub(crate) struct News {
     /// A run below it that has not ended, if it takes its next step or ends.
     open: Option<(RunId, RunState)>,
     target: Option<(RunId, RunState)>,
+    /// That is parked for being late.
+    late: Option<RunId>,
 }
 
 impl News {
@@ -72,7 +76,17 @@ impl News {
                     news.note_all(first, rows);
                 }
             }
-            Op::Resume(resume) => news.target = target(&resume.target),
+            Op::Resume(resume) => {
+                news.target = target(&resume.target);
+                let parked = news.target.filter(|(_, state)| *state == RunState::Parked);
+                let row = parked.and_then(|(run, _)| rows.run(run));
+                // An operator's request to end matters more than a deadline.
+                let is_late = |row: &&RunRow| {
+                    let why = row.outcome.as_ref().filter(|_| !asked_to_end(row));
+                    matches!(why, Some(Outcome::Failure(why)) if why.code == Deadline::CODE)
+                };
+                news.late = row.filter(is_late).map(|row| row.id);
+            }
             Op::Accept(accept) => news.target = target(&accept.target),
             Op::Undo(undo) => news.target = target(&undo.target),
             _ => {}
@@ -213,6 +227,10 @@ impl World<'_> {
             },
             (Op::Join(join), Reply::Joined(joined)) => self.joined(join, *joined),
             (Op::Resume(resume), _) => {
+                if let Some(run) = news.late {
+                    self.marks.hit(Mark::DeadlineLifted);
+                    self.book.kin.lifted.insert(run);
+                }
                 if let Some((run, RunState::RollbackFailed)) = news.target {
                     self.book.kin.alone.insert(run);
                     self.book.kin.accepted.remove(&run);
@@ -286,6 +304,9 @@ impl World<'_> {
         };
         let late = |failure: &Failure| failure.code == Deadline::CODE;
         let set_by = row.deadlines.forward.map(|due| due.set_by);
+        if late(failure) && row.undo == UndoMark::Kept {
+            self.marks.hit(Mark::FailedWhenLate);
+        }
         if late(failure) {
             self.marks.hit(Mark::DeadlineMissed);
             if Some(run) != set_by && row.parent.map(|parent| parent.run) != set_by {
@@ -319,6 +340,10 @@ impl World<'_> {
             _ => {}
         }
     }
+}
+
+fn asked_to_end(row: &RunRow) -> bool {
+    row.cancel != CancelMark::None || row.undo == UndoMark::Underway
 }
 
 /// A run takes its next step, or ends: has something that it set off not ended?

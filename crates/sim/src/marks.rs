@@ -87,6 +87,8 @@ marks! {
     UndoneByName "undone_by_name",
     SettledAndUndone "undone_but_for_what_was_settled",
     DeadlineMissed "deadline_missed",
+    DeadlineLifted "deadline_lifted",
+    FailedWhenLate "failed_when_late",
     DeadlineFromAbove "deadline_from_above_missed",
     RollbackTooLate "rollback_deadline_missed",
     QueueFull "queue_full",

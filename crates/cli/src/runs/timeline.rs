@@ -115,7 +115,7 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
         } => settled(calls.get(call), ends.len(), failure.as_deref()),
         Entry::RollingBack { why, .. } => rolls_back(why),
         Entry::ContextSet { context } => sets(context),
-        Entry::DeadlineMissed { deadline } => late(deadline),
+        Entry::DeadlineMissed { deadline, .. } => late(deadline),
         Entry::CancelSeen => Said {
             style: Style::Look,
             ..plain("asked to end".into())

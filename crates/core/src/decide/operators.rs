@@ -5,9 +5,9 @@ use super::wakes::wake;
 use super::{conditions, ends, queues, require_run, rounds, states, target_run, undos};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Cancel, CancelMark, Cancelled, Claimant, Class, Complete, Delete, Entry, Failure, Forget, Hint,
-    Op, Outcome, Patch, Patched, Refusal, Reply, Resume, Rows, RunId, RunRow, RunState,
-    StateChange, Timestamp, UndoMark, limits,
+    Cancel, CancelMark, Cancelled, Claimant, Class, Complete, Deadline, Delete, Entry, Failure,
+    Forget, Hint, Op, Outcome, Patch, Patched, Refusal, Reply, Resume, Rows, RunId, RunRow,
+    RunState, StateChange, Timestamp, UndoMark, limits,
 };
 
 /// Marks a run; it ends at its next boundary.
@@ -163,8 +163,19 @@ pub(super) fn resume(resume: &Resume, rows: &mut Rows, now: Timestamp) -> Result
         let epoch = rows.run(run).expect("found").epoch - 1;
         rounds::continue_as_new(rows, (run, epoch), (&anew.started, None), NOBODY, now);
     }
+    lift(rows, run, now);
     unpark(rows, run, now);
     Ok(Reply::Resumed)
+}
+
+/// Who was parked for being late may go on, however late it is: an operator wants that.
+fn lift(rows: &mut Rows, run: RunId, now: Timestamp) {
+    let row = rows.run_mut(run).expect("found");
+    let late = matches!(&row.outcome, Some(Outcome::Failure(why)) if why.code == Deadline::CODE);
+    let forward = row.undo != UndoMark::Underway && row.missed(now).is_some();
+    if late && forward && !mutant::on(Mutant::LateForEver) {
+        row.deadlines.forward = None;
+    }
 }
 
 /// What is not parked is left alone: somebody else may have been faster.

@@ -71,6 +71,8 @@ pub(crate) struct Inner {
     pub(crate) finally: bool,
     /// It is parked by a failure that is nobody's business, also where somebody waits for it.
     pub(crate) parks: bool,
+    /// What becomes of it if it misses its deadline.
+    pub(crate) when_late: crate::names::WhenLate,
     /// What the step at hand publishes.
     pub(crate) emitted: Vec<Publish>,
     /// What the step at hand sends, and when each begins, if not at once.

@@ -4,7 +4,8 @@
 use std::task::Wake;
 
 use roundel_core::{
-    Call, Claimed, Class, Entry, Failure, Fence, Outcome, Payload, RunState, Then, Timestamp, Why,
+    Call, Claimed, Class, Entry, Failure, Fence, Outcome, Payload, RunState, Then, Timestamp,
+    UndoMark, Why,
 };
 
 use super::replay::Journal;
@@ -67,10 +68,14 @@ impl LiveRun {
         let back = |(entry, _): &(Entry, Timestamp)| matches!(entry, Entry::RollingBack { .. });
         let forward = entries.as_slice().iter().position(back);
         let forward = forward.unwrap_or(entries.len());
-        for (entry, _) in entries.by_ref().take(forward) {
+        for (entry, time) in entries.by_ref().take(forward) {
             at += 1;
             live.history.note(&entry, at, execution);
             live.pass(entry);
+            // A claim that is older than the journal may not know of it.
+            if live.kept {
+                live.cancel(time, true);
+            }
         }
         live.replay = entries.collect();
         live.reclaimed(claimed);
@@ -111,7 +116,10 @@ impl LiveRun {
                 self.waits.remove(&call);
             }
             Entry::ContextSet { context } => self.shared.lock().context.take(&context),
-            Entry::DeadlineMissed { deadline } => self.missed = Some(deadline),
+            Entry::DeadlineMissed { deadline, kept } => {
+                self.missed = Some(deadline);
+                self.kept |= kept;
+            }
             Entry::Kept => self.kept = true,
             _ => {}
         }
@@ -133,9 +141,13 @@ impl LiveRun {
         self.timers.clear();
         if !seen {
             self.draft.push(match self.missed {
-                Some(deadline) => Entry::DeadlineMissed { deadline },
+                Some(deadline) => Entry::DeadlineMissed {
+                    deadline,
+                    kept: self.kept,
+                },
                 None => Entry::CancelSeen,
             });
+            self.draft.undo = self.kept.then_some(UndoMark::Kept);
             self.draft.cancel_seen = true;
             if let Some(cancelling) = &mut self.cancelling {
                 cancelling.seen = true;

@@ -1,16 +1,29 @@
 //! Deadlines, as a run in memory meets them. A forward one that is missed ends the run as a request
 //! to end does: no user code runs any more, what is below is asked to end and waited for, and what
-//! was done is undone; only the reason is another. One for the rollback lets nothing more be
+//! was done is undone; only the reason is another. A workflow may say that its runs fail without
+//! that, or are parked as they are, until an operator lifts the deadline. One for the rollback lets nothing more be
 //! undone: what is under way below has the same deadline, or an earlier one, and is waited for.
 
+use std::sync::Arc;
+
+use roundel_core::mutant::{self, Mutant};
 use roundel_core::{Call, Deadline, Deadlines, Entry, Failure, Outcome, Timestamp};
 
-use super::{Due, LiveRun};
-use crate::cx::Times;
+use super::{Due, Handler, LiveRun};
 use crate::cx::shared::{Asked, Phase};
+use crate::cx::{Cx, Times};
+use crate::names::WhenLate;
 
 /// No call has this number: it stands for the run itself.
 const RUN: u32 = 0;
+
+/// A workflow's function, whose runs do this when they are late.
+pub(crate) fn heeding(when_late: WhenLate, handler: Handler) -> Handler {
+    Arc::new(move |cx: Cx, input| {
+        cx.shared.lock().when_late = when_late;
+        handler(cx, input)
+    })
+}
 
 impl LiveRun {
     /// Puts the deadline that counts now among the timers.
@@ -55,9 +68,17 @@ impl LiveRun {
     }
 
     fn miss(&mut self, deadline: Option<Deadline>, now: Timestamp) {
-        if self.cancelling.is_none() && !self.is_rolling_back() {
-            self.missed = deadline;
-            self.cancel(now, false);
+        if self.cancelling.is_some() || self.is_rolling_back() {
+            return;
+        }
+        let declared = self.shared.lock().when_late;
+        match declared {
+            WhenLate::Park if !mutant::on(Mutant::LateUndone) => self.overdue = deadline,
+            _ => {
+                self.missed = deadline;
+                self.kept = declared == WhenLate::Fail;
+                self.cancel(now, false);
+            }
         }
     }
 

@@ -41,6 +41,7 @@ use crate::cx::shared::{RunInfo, Shared};
 use crate::cx::{Cx, decode, encode};
 use crate::flag::Flag;
 
+pub(crate) use deadline::heeding;
 use draft::Draft;
 
 pub(crate) use driver::Driver;
@@ -150,6 +151,8 @@ pub(crate) struct LiveRun {
     cancelling: Option<cancel::Cancelling>,
     /// The deadline that it has missed, if that is why it ends.
     missed: Option<Deadline>,
+    /// The same, if it is parked for that.
+    overdue: Option<Deadline>,
     /// It ends without undoing what it did.
     kept: bool,
     /// The step whose round is on its way: what it set of the context, and what it came to.
@@ -212,6 +215,7 @@ impl LiveRun {
             returned,
             cancelling: None,
             missed: None,
+            overdue: None,
             kept: false,
             step_entry: None,
         });
@@ -258,6 +262,9 @@ impl LiveRun {
         for _ in 0..POLLS {
             if self.replay.is_empty() {
                 self.take_up_deadline(now);
+            }
+            if let Some(late) = self.overdue.take() {
+                return self.park(late.missed());
             }
             // What the journal says comes first: it tells what must be undone.
             if self.cancelling.is_some() && self.replay.is_empty() {

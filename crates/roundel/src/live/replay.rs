@@ -76,7 +76,13 @@ impl Journal {
     /// rolled back, and nothing is undone by code that only the function gives.
     pub(crate) fn needs_function(&self, claimed: &Claimed) -> bool {
         let back = |(entry, _): &(Entry, Timestamp)| matches!(entry, Entry::RollingBack { .. });
-        if self.entries.iter().any(|(entry, _)| *entry == Entry::Kept) {
+        let kept = |(entry, _): &(Entry, Timestamp)| {
+            matches!(
+                entry,
+                Entry::Kept | Entry::DeadlineMissed { kept: true, .. }
+            )
+        };
+        if self.entries.iter().any(kept) {
             return false;
         }
         if claimed.cancel == CancelMark::None && !self.entries.iter().any(back) {
@@ -175,8 +181,9 @@ impl LiveRun {
             }
             // A rollback reopens it.
             Entry::Ended { .. } if !self.replay.is_empty() => Ok(()),
-            Entry::DeadlineMissed { deadline } => {
+            Entry::DeadlineMissed { deadline, kept } => {
                 self.missed = Some(deadline);
+                self.kept |= kept;
                 self.replay_cancelled(at)
             }
             Entry::ContextSet { context } => {

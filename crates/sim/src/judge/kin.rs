@@ -79,8 +79,14 @@ impl Book {
         let run = row.id;
         let above = row.parent.and_then(|parent| rows.run(parent.run));
         let due = |row: &RunRow| row.deadlines.forward.map(|due| due.at);
+        let lifted = self.kin.lifted.contains(&run);
+        if lifted && due(row).is_some_and(|due| due <= row.changed_at) {
+            let found = format!("co_24: {run} may go on however late it is, and has a deadline");
+            self.complain(&found);
+        }
         if let Some(above) = above.and_then(due)
             && due(row).is_none_or(|own| own > above)
+            && !lifted
         {
             self.complain(&format!("sc_43: {run} has more time than its parent"));
         }

@@ -26,6 +26,7 @@ impl Book {
         self.judge_runs(rows, site);
         self.judge_cancels(rows);
         self.judge_kept(model);
+        self.judge_late(model);
         self.judge_messages(rows);
         self.judge_conditions(rows);
         self.judge_sent(rows, site);
@@ -126,6 +127,21 @@ impl Book {
             let undoes = |entry: &Entry| matches!(entry, Entry::RollingBack { .. });
             if entries.any(|entries| entries.iter().any(undoes)) {
                 self.complain(&format!("co_25: {run} was to be kept, and is undone"));
+            }
+        }
+    }
+
+    /// Whose workflow says so is parked when it is late, and not undone.
+    fn judge_late(&mut self, model: &Model) {
+        let rows = model.rows();
+        let parks = |row: &&RunRow| rows.lane(row.lane).workflow.as_str() == "twig";
+        for row in rows.runs().filter(parks) {
+            let rounds = model.journal(row.id, row.execution).iter();
+            let mut entries = rounds.flat_map(|round| decode_entries(&round.entries));
+            let missed = |entry: &Entry| matches!(entry, Entry::DeadlineMissed { .. });
+            if entries.any(|entries| entries.iter().any(missed)) {
+                let found = format!("co_24: {} ends for being late, and is to be parked", row.id);
+                self.complain(&found);
             }
         }
     }

@@ -220,6 +220,7 @@ macro_rules! conformance {
                 sc_43_deadlines_flow_down_and_the_earliest_wins
                 sc_60_context_flows_down_with_a_publication_to_the_byte
                 ro_51_a_deleted_tree_takes_its_publications_and_latches_along
+                co_24_who_was_parked_for_being_late_goes_on_without_that_deadline
                 co_25_what_is_cancelled_without_undo_is_kept_with_all_below_it
                 co_25_a_parked_run_and_one_that_was_asked_before_are_kept
             }

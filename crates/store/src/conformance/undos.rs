@@ -335,3 +335,53 @@ pub fn co_25_a_parked_run_and_one_that_was_asked_before_are_kept(make: &Make) {
     assert_eq!(desk.keep(new), Cancelled::Requested);
     assert_eq!(desk.state(new), RunState::Cancelled);
 }
+
+pub fn co_24_who_was_parked_for_being_late_goes_on_without_that_deadline(make: &Make) {
+    let mut desk = Desk::new(make);
+    let run = desk.new_id();
+    let due = |seconds| Deadline {
+        at: desk.now().after(Duration::from_secs(seconds)),
+        set_by: run,
+    };
+    let (soon, late) = (due(10), due(90));
+    let start = Start {
+        deadlines: Deadlines {
+            forward: Some(soon),
+            rollback: Some(late),
+        },
+        claimant: Some(super::words::claimant(A)),
+        ..super::words::start(run)
+    };
+    desk.started(start);
+    desk.pass(Duration::from_secs(11));
+    let resume = || {
+        Op::Resume(Resume {
+            namespace: NS,
+            target: Target::Run(run),
+            skip: false,
+            anew: None,
+        })
+    };
+    let park = |desk: &Desk, why: Failure| {
+        let mut round = desk.round(run);
+        round.then = Then::Park(Box::new(why));
+        desk.commit(round);
+    };
+    // Parked for another reason, it is late all the same.
+    park(&desk, Failure::permanent("no"));
+    desk.must(resume());
+    assert_eq!(desk.run(run).deadlines.forward, Some(soon));
+    desk.claim(A, 9);
+    let refused = desk.refused(Op::Commit(working(desk.round(run))));
+    assert!(
+        matches!(refused, Refusal::DeadlineMissed { .. }),
+        "{refused}"
+    );
+    park(&desk, soon.missed());
+    desk.must(resume());
+    let left = desk.run(run).deadlines;
+    assert_eq!((left.forward, left.rollback), (None, Some(late)));
+    let claimed = desk.claim(A, 9);
+    assert_eq!(claimed[0].deadlines, left);
+    desk.commit(working(desk.round(run)));
+}

@@ -10,6 +10,7 @@ mod executions;
 mod finally;
 mod found;
 mod kept;
+mod late;
 mod ledger;
 mod named;
 mod publishing;

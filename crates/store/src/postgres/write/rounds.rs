@@ -66,7 +66,8 @@ macro_rules! advanced_columns {
 macro_rules! moved_columns {
     () => {
         ", lane, state, priority, ready_at, suspect, outcome, told_part, told_execution, \
-         told_call, undo, rollback_by, rollback_set_by, flow, keyed_at"
+         told_call, undo, forward_by, forward_set_by, rollback_by, rollback_set_by, flow, \
+         keyed_at"
     };
 }
 
@@ -99,7 +100,8 @@ const MOVED: Part = Part {
         ", lane = new.lane, state = new.state, priority = new.priority, \
          ready_at = new.ready_at, suspect = new.suspect, outcome = new.outcome, \
          told_part = new.told_part, told_execution = new.told_execution, \
-         told_call = new.told_call, undo = new.undo, rollback_by = new.rollback_by, \
+         told_call = new.told_call, undo = new.undo, forward_by = new.forward_by, \
+         forward_set_by = new.forward_set_by, rollback_by = new.rollback_by, \
          rollback_set_by = new.rollback_set_by, flow = new.flow, \
          keyed_at = new.keyed_at FROM "
     ),
@@ -107,7 +109,7 @@ const MOVED: Part = Part {
         "uuid", "bigint", "bigint", "uuid", "bigint", "bigint", "bigint", "bigint", "bigint",
         "bigint", "bigint", "bigint", "bigint", "bigint", "smallint", "uuid", "bigint", "integer",
         "text", "integer", "bigint", "boolean", "bytea", "bigint", "bigint", "bigint", "smallint",
-        "bigint", "uuid", "smallint", "bigint",
+        "bigint", "uuid", "bigint", "uuid", "smallint", "bigint",
     ],
     behind: concat!(
         " AS new (",
@@ -407,6 +409,7 @@ fn add_moved(values: &mut PgArguments, alone: bool, rows: &[&RunRow]) -> Result<
         due(row).0, row.suspect, row.outcome.as_ref().map(encoded),
         told_numbers(row.told).0, told_numbers(row.told).1.map(i64::from),
         told_numbers(row.told).2.map(i64::from), i16::from(row.undo.number()),
+        at(row.deadlines.forward), set_by(row.deadlines.forward),
         at(row.deadlines.rollback), set_by(row.deadlines.rollback), flow(row), due(row).1);
     Ok(())
 }

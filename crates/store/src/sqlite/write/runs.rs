@@ -37,7 +37,8 @@ const RUN_MOVE: &str = "UPDATE roundel_run SET execution = ?2, epoch = ?3, owner
      outcome = ?23, flow = ?24 WHERE id = ?1";
 const RUN_KEYED: &str = "UPDATE roundel_run SET keyed_at = ?2 WHERE id = ?1";
 const RUN_MARKS: &str = "UPDATE roundel_run SET told_part = ?2, told_execution = ?3, \
-     told_call = ?4, undo = ?5, rollback_by = ?6, rollback_set_by = ?7 WHERE id = ?1";
+     told_call = ?4, undo = ?5, forward_by = ?6, forward_set_by = ?7, rollback_by = ?8, \
+     rollback_set_by = ?9 WHERE id = ?1";
 
 /// The statements, of one connection.
 pub(super) struct Runs<'c> {
@@ -188,6 +189,7 @@ impl<'c> Runs<'c> {
         bind.next(execution)?;
         bind.next(call)?;
         bind.next(row.undo.number())?;
+        bind.deadline(row.deadlines.forward)?;
         bind.deadline(row.deadlines.rollback)?;
         bind.statement.raw_execute()?;
         Ok(())
