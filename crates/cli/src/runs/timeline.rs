@@ -65,6 +65,10 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
         text,
         value: None,
     };
+    let look = |text: &str| Said {
+        style: Style::Look,
+        ..plain(text.to_owned())
+    };
     match &moment.entry {
         Entry::Started {
             workflow, input, ..
@@ -116,14 +120,8 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
         Entry::RollingBack { why, .. } => rolls_back(why),
         Entry::ContextSet { context } => sets(context),
         Entry::DeadlineMissed { deadline, .. } => late(deadline),
-        Entry::CancelSeen => Said {
-            style: Style::Look,
-            ..plain("asked to end".into())
-        },
-        Entry::Kept => Said {
-            style: Style::Look,
-            ..plain("asked to end without undo: what it did stays".into())
-        },
+        Entry::CancelSeen => look("asked to end"),
+        Entry::Kept => look("asked to end without undo: what it did stays"),
         Entry::Continued => plain("continues as new".into()),
         Entry::Ended { state } => Said {
             style: super::style(*state),

@@ -4,8 +4,8 @@
 use std::task::Wake;
 
 use roundel_core::{
-    Call, Claimed, Class, Entry, Failure, Fence, Outcome, Payload, RunState, Then, Timestamp,
-    UndoMark, Why,
+    Call, Claimed, Class, Entry, Failure, Fence, Outcome, Payload, RunState, Scope, Then,
+    Timestamp, UndoMark, Why,
 };
 
 use super::replay::Journal;
@@ -123,6 +123,25 @@ impl LiveRun {
             Entry::Kept => self.kept = true,
             _ => {}
         }
+    }
+
+    /// Asks the children that are left to end, and waits for them.
+    pub(super) fn end_children(&mut self) -> Turn {
+        for (run, asked) in self.children.values_mut() {
+            if !std::mem::replace(asked, true) {
+                self.draft.cancels.push(Scope::Child(*run));
+            }
+        }
+        let execution = self.shared.info.execution;
+        for (call, asked) in &mut self.scopes {
+            if !std::mem::replace(asked, true) {
+                let call = *call;
+                self.draft.cancels.push(Scope::Call { execution, call });
+            }
+        }
+        self.timers.clear();
+        self.close_waits();
+        self.commit(Then::Suspend)
     }
 
     pub(super) fn cancel_turn(&mut self, now: Timestamp) -> Turn {

@@ -1,8 +1,9 @@
 //! Deadlines, as a run in memory meets them. A forward one that is missed ends the run as a request
 //! to end does: no user code runs any more, what is below is asked to end and waited for, and what
 //! was done is undone; only the reason is another. A workflow may say that its runs fail without
-//! that, or are parked as they are, until an operator lifts the deadline. One for the rollback lets nothing more be
-//! undone: what is under way below has the same deadline, or an earlier one, and is waited for.
+//! that, or are parked as they are, until an operator lifts the deadline. One for the rollback lets
+//! nothing more be undone: what is under way below has the same deadline, or an earlier one, and is
+//! waited for.
 
 use std::sync::Arc;
 

@@ -466,25 +466,6 @@ impl LiveRun {
         self.commit(Then::End(state, outcome))
     }
 
-    /// Asks the children that are left to end, and waits for them.
-    fn end_children(&mut self) -> Turn {
-        for (run, asked) in self.children.values_mut() {
-            if !std::mem::replace(asked, true) {
-                self.draft.cancels.push(Scope::Child(*run));
-            }
-        }
-        let execution = self.shared.info.execution;
-        for (call, asked) in &mut self.scopes {
-            if !std::mem::replace(asked, true) {
-                let call = *call;
-                self.draft.cancels.push(Scope::Call { execution, call });
-            }
-        }
-        self.timers.clear();
-        self.close_waits();
-        self.commit(Then::Suspend)
-    }
-
     /// An operator must look. What this turn brought is not recorded, so that it happens again
     /// once the run is resumed.
     pub(crate) fn park(&mut self, failure: Failure) -> Turn {

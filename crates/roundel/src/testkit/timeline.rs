@@ -180,13 +180,19 @@ impl fmt::Display for Timeline {
                 Entry::RollingBack { why, .. } => writeln!(f, "rolls back: {}", reason(why))?,
                 Entry::ContextSet { context } => writeln!(f, "set {}", keys(context))?,
                 Entry::DeadlineMissed { .. } => writeln!(f, "missed its deadline")?,
-                Entry::CancelSeen => writeln!(f, "asked to end")?,
-                Entry::Kept => writeln!(f, "asked to end without undo")?,
+                Entry::CancelSeen | Entry::Kept => writeln!(f, "{}", asked(entry))?,
                 Entry::Continued => writeln!(f, "begins anew")?,
                 Entry::Ended { state } => writeln!(f, "{}", state.as_str())?,
             }
         }
         Ok(())
+    }
+}
+
+fn asked(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Kept => "asked to end without undo",
+        _ => "asked to end",
     }
 }
 
