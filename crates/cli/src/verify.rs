@@ -131,6 +131,7 @@ impl Found {
             "messages": self.checked.messages,
             "offers": self.checked.offers,
             "audited": self.checked.audited,
+            "facts": self.checked.facts,
             "violations": violations.collect::<Vec<_>>(),
             "violations_found": self.count,
         })
@@ -156,12 +157,13 @@ impl Found {
             messages,
             offers,
             audited,
+            facts,
             ..
         } = self.checked;
         let file = if self.file { "the file, " } else { "" };
         screen.line(&format!(
             "checked {file}{runs} runs, {rounds} rounds, {messages} messages, {offers} offers, \
-             {audited} audited"
+             {audited} audited, {facts} facts"
         ));
         let verdict = match self.count {
             0 => screen.paint(Style::Good, "sound: everything that must hold does"),

@@ -1,12 +1,14 @@
 //! Facts: what happened, once and for all; the streams they are counted in; and the documents that
 //! they are folded into.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{Invariant, Violation};
 use crate::{Failure, Name, Payload, RunId, Timestamp};
 
 /// A fact's id, its sender's own: the same fact twice is one.
@@ -193,5 +195,34 @@ fn lock(namespace: &Name, what: &str, name: &Name) -> LockId {
     LockId {
         namespace: namespace.clone(),
         text: format!("{what}/{name}"),
+    }
+}
+
+/// Reads facts in order, and says what should not be.
+#[derive(Debug, Default)]
+pub struct FactReader {
+    streams: BTreeMap<StreamId, u64>,
+}
+
+impl FactReader {
+    /// The next fact, in the order of all.
+    pub fn read(&mut self, id: &FactId, row: &FactRow, out: &mut Vec<Violation>) {
+        let Some((name, version)) = row.stream.clone() else {
+            return;
+        };
+        let (namespace, stream) = (id.namespace.clone(), name.clone());
+        let last = self
+            .streams
+            .entry(StreamId { namespace, name })
+            .or_default();
+        if version != *last + 1 {
+            out.push(Violation {
+                invariant: Invariant::Projections,
+                run: row.cause.map(|cause| cause.run),
+                found: format!("fact `{}` is number {version} of `{stream}`", id.id),
+                expected: format!("number {}", *last + 1),
+            });
+        }
+        *last = version;
     }
 }

@@ -43,8 +43,8 @@ pub use context::Context;
 pub use deadline::{Deadline, Deadlines};
 pub use decide::{decide, may_step, undone};
 pub use fact::{
-    Cause, DocumentId, DocumentRow, FactId, FactRow, Fold, LockId, Projection, Seen, StreamId,
-    StreamRow,
+    Cause, DocumentId, DocumentRow, FactId, FactReader, FactRow, Fold, LockId, Projection, Seen,
+    StreamId, StreamRow,
 };
 pub use failure::{Attempted, Class, Failure, Origin, Remainder, Remaining};
 pub use id::{PublicationId, RunId, WorkerId};

@@ -95,6 +95,8 @@ pub enum Mutant {
     StaleReads,
     FactTwice,
     FoldLost,
+    /// What a step recorded is not there.
+    FactLost,
     /// What is done in somebody's name is not written down.
     AuditLost,
     /// A run that was asked to end is completed by hand.
@@ -127,7 +129,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All but the canary and what only a script finds.
-    pub const ALL: [Mutant; 70] = [
+    pub const ALL: [Mutant; 74] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -184,6 +186,10 @@ impl Mutant {
         Mutant::DeadlineIgnored,
         Mutant::AcceptedUnasked,
         Mutant::SentLost,
+        Mutant::StaleReads,
+        Mutant::FactTwice,
+        Mutant::FoldLost,
+        Mutant::FactLost,
         Mutant::AuditLost,
         Mutant::CompletedAfterCancel,
         Mutant::RepliedTwice,

@@ -74,11 +74,11 @@ impl<T: Serialize> Fact<T> {
     /// Records it as part of a step: with the step's own writes, or not at all. If a projection
     /// fails, so does the step.
     pub fn record(self, _tx: &Tx, says: &T) -> RecordInStep {
-        RecordInStep(self.new(says))
+        RecordInStep(self.saying(says))
     }
 
     /// Such a fact, under an id of its own.
-    pub(crate) fn new(self, says: &T) -> Result<NewFact, Failure> {
+    pub(crate) fn saying(self, says: &T) -> Result<NewFact, Failure> {
         let id = new_fact();
         let fact = NewFact::new(id, self.name(), encode(says)?);
         Ok(NewFact {
@@ -216,7 +216,7 @@ impl std::fmt::Debug for Projections {
 
 impl Projections {
     /// The fact, with where it is folded in.
-    pub(crate) fn into_documents(&self, mut fact: NewFact) -> Result<NewFact, Failure> {
+    pub(crate) fn with_documents(&self, mut fact: NewFact) -> Result<NewFact, Failure> {
         for into in self.by_kind.get(&fact.kind).into_iter().flatten() {
             for path in (into.paths)(&fact.data)? {
                 fact.into.push((path, into.fold.clone()));

@@ -114,6 +114,12 @@ impl Undos {
     }
 }
 
+/// Is a step's round refused for what the step itself asked for?
+#[must_use]
+pub fn is_of_step(refusal: &roundel_core::Refusal) -> bool {
+    crate::live::is_of_step(refusal)
+}
+
 /// Who drives it.
 #[derive(Clone, Debug)]
 pub struct Seat {

@@ -221,6 +221,11 @@ impl World<'_> {
             self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
             return;
         }
+        if self.faults.facts && self.random.once_in(4) {
+            let op = self.record();
+            self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
+            return;
+        }
         let known = self.known();
         let first = match self.may_start() {
             true => 0,
@@ -343,7 +348,10 @@ impl World<'_> {
     fn told(&mut self, index: usize, op: Box<Op>, answer: Answer) {
         let reply = match answer {
             Ok(reply) => reply,
-            Err(Fault::Refused(_)) => {
+            Err(Fault::Refused(refusal)) => {
+                if matches!(*op, Op::Record(_)) {
+                    self.note_recorded(Some(&refusal));
+                }
                 return self.rest(index);
             }
             Err(Fault::Unavailable | Fault::Unknown) => {
@@ -384,6 +392,7 @@ impl World<'_> {
                     }
                 }
             }
+            (Op::Record(_), Reply::Recorded(_)) => self.note_recorded(None),
             (Op::Resume(_), Reply::Resumed) => self.marks.hit(Mark::Resumed),
             (Op::Patch(patch), Reply::Patched(_)) => self.note_patched(&patch.target),
             (Op::Publish(_), Reply::Published(published)) if !published.new => {

@@ -385,7 +385,7 @@ impl World<'_> {
                     let round = Round::new(run, self.workers[at].id(), 0);
                     self.commit_done((at, index), live, committed, &round);
                 }
-                Err(Fault::Refused(refusal @ Refusal::Conflict { .. })) => {
+                Err(Fault::Refused(refusal)) if roundel::sim::is_of_step(&refusal) => {
                     live.step_refused(&refusal);
                     self.workers[at].tasks[index].state = State::Drive(live);
                 }

@@ -39,6 +39,8 @@ pub(crate) struct Faults {
     pub(crate) slow: bool,
     /// Operators set limits to queues, and take them away.
     pub(crate) limits: bool,
+    /// Clients and steps record facts.
+    pub(crate) facts: bool,
 }
 
 impl Faults {
@@ -61,6 +63,7 @@ impl Faults {
             skew: on(21) && on(22),
             slow: on(23) && on(24),
             limits: on(33) && on(34) && on(35),
+            facts: on(36) && on(37),
         }
     }
 }

@@ -14,6 +14,7 @@ mod client;
 mod conditions;
 mod drive;
 mod exhaust;
+mod facts;
 mod faults;
 mod flows;
 mod hints;

@@ -98,6 +98,8 @@ marks! {
     KeysInTurn "flow_keys_in_hand",
     SentInStep "sent_in_step",
     Audited "audited",
+    FactRecorded "fact_recorded",
+    DecidedOnOldDocuments "decided_on_documents_that_have_changed",
     CompletedByHand "asked_to_complete_by_hand",
     BatchFinished "batch_finished",
     BatchFollowed "batch_finished_and_followed",

@@ -42,6 +42,8 @@ pub(crate) struct Site {
     pub(crate) random: Random,
     /// Steps fail now and then.
     pub(crate) steps_fail: bool,
+    /// Some steps record facts.
+    pub(crate) facts: bool,
     /// Services fail now and then.
     pub(crate) services_fail: bool,
     /// Code panics now and then.

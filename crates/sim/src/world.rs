@@ -106,6 +106,7 @@ impl<'a> World<'a> {
         site::with(|site| {
             site.reset(site_seed);
             site.steps_fail = on(12);
+            site.facts = faults.facts;
             site.services_fail = on(13);
             site.code_panics = on(14) && on(15);
             site.undos_fail = if on(27) { 6 } else { 0 };

@@ -1,10 +1,10 @@
 //! Checks all rows of a store, page by page, so that any file is checked in bounded memory, also
 //! while others work on it: a page is read at one moment.
 
-use roundel_core::AuditReader;
 use roundel_core::check::{self, Violation};
+use roundel_core::{AuditReader, FactReader};
 
-use crate::{Answer, AuditFilter, Error, Query, Store};
+use crate::{Answer, AuditFilter, Error, FactFilter, Position, Query, Store};
 
 /// Runs in a page, and offers.
 const PAGE: usize = 500;
@@ -31,11 +31,13 @@ pub struct Checked {
     pub offers: u64,
     /// Rows of the audit.
     pub audited: u64,
+    /// Facts.
+    pub facts: u64,
     /// What should not be.
     pub violations: u64,
 }
 
-/// Checks every run, every offer and the audit. After each page, what was found in it is told, with
+/// Checks every run, every offer, the audit and the facts. After each page, what was found in it is told, with
 /// what has been looked at so far.
 ///
 /// # Errors
@@ -58,6 +60,7 @@ pub(crate) struct Verifying {
     depth: Depth,
     pub(crate) checked: Checked,
     audit: AuditReader,
+    facts: FactReader,
     next: Option<Query>,
 }
 
@@ -67,6 +70,7 @@ impl Verifying {
             depth,
             checked: Checked::default(),
             audit: AuditReader::default(),
+            facts: FactReader::default(),
             next: Some(Query::Records(None, PAGE)),
         }
     }
@@ -120,11 +124,32 @@ impl Verifying {
                     self.checked.audited += 1;
                     self.audit.read(id, row, &mut found);
                 }
-                self.next = page.more.then(|| self.audit_page());
+                self.next = Some(match page.more {
+                    true => self.audit_page(),
+                    false => facts_page(None),
+                });
+            }
+            Answer::Facts(page) => {
+                for view in &page.items {
+                    self.checked.facts += 1;
+                    self.facts.read(&view.id, &view.row, &mut found);
+                }
+                let after = page.items.last().map(|view| view.position);
+                self.next = page.more.then(|| facts_page(after));
             }
             _ => unreachable!("nothing else was asked for"),
         }
         self.checked.violations += found.len() as u64;
         found
     }
+}
+
+/// Facts, in the order of all. On a server, those are left out before which others may still come.
+fn facts_page(after: Option<Position>) -> Query {
+    Query::Facts(FactFilter {
+        after,
+        settled: true,
+        limit: PAGE,
+        ..FactFilter::default()
+    })
 }

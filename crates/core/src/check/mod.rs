@@ -52,6 +52,9 @@ pub enum Invariant {
     Order,
     /// One key, one run.
     OneKey,
+    /// Facts of a stream are numbered without gaps, in the order of all; documents are what they
+    /// come to.
+    Projections,
     /// A run that keeps stopping its worker is parked.
     Attempts,
     /// After a request to end is taken up, nothing begins.
@@ -70,7 +73,7 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 21] = [
+    pub const ALL: [Invariant; 22] = [
         Invariant::OneEffect,
         Invariant::NoLostMessage,
         Invariant::OneEnd,
@@ -85,6 +88,7 @@ impl Invariant {
         Invariant::Delivery,
         Invariant::Order,
         Invariant::OneKey,
+        Invariant::Projections,
         Invariant::Attempts,
         Invariant::Cancel,
         Invariant::Limits,
@@ -112,6 +116,7 @@ impl Invariant {
             Invariant::Delivery => "inv16_delivery",
             Invariant::Order => "inv17_order",
             Invariant::OneKey => "inv18_one_key",
+            Invariant::Projections => "inv19_projections",
             Invariant::Attempts => "inv20_attempts",
             Invariant::Cancel => "inv21_cancel",
             Invariant::Limits => "inv22_limits",

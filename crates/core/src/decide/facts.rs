@@ -34,7 +34,8 @@ pub(super) fn record(
 /// What the steps of a round recorded.
 pub(super) fn of_round(round: &Round, rows: &Rows, now: Timestamp) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
-    for record in round.recorded() {
+    let recorded = round.recorded();
+    for record in recorded.filter(|_| !mutant::on(Mutant::FactLost)) {
         let row = rows.run(round.run).expect("checked");
         let cause = Cause {
             run: round.run,

@@ -145,7 +145,7 @@ impl RecordFacts {
     /// And this fact, in the same commit, after those before it. What is said next is about it.
     pub fn and<T: Serialize>(mut self, fact: Fact<T>, says: &T) -> Self {
         self.facts = self.facts.and_then(|mut facts| {
-            facts.push(fact.new(says)?);
+            facts.push(fact.saying(says)?);
             Ok(facts)
         });
         self
@@ -183,7 +183,7 @@ impl IntoFuture for RecordFacts {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let inner = &self.client.inner;
-            let into = |fact| inner.projections.into_documents(fact);
+            let into = |fact| inner.projections.with_documents(fact);
             let facts = self.facts?.into_iter().map(into);
             let facts = facts.collect::<Result<_, _>>()?;
             let record = Record {

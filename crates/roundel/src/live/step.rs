@@ -102,7 +102,7 @@ impl LiveRun {
         }
         let projections = &self.driver.projections;
         let facts = facts.into_iter();
-        let facts = facts.map(|fact| projections.into_documents(fact));
+        let facts = facts.map(|fact| projections.with_documents(fact));
         let namespace = self.shared.info.namespace.clone();
         Ok(Some(Caused::Record(Box::new(Record {
             own: true,

@@ -31,6 +31,7 @@ impl Book {
         self.judge_conditions(rows);
         self.judge_sent(rows, site);
         self.judge_batches(model);
+        self.judge_facts(model, site);
         if rows.audit.iter().count() != self.audited {
             self.complain("inv26_audit: what was done in somebody's name is not all there");
         }

@@ -2,7 +2,10 @@
 //! transaction for user code; whoever drives it says what is committed and when.
 
 use roundel_core::check::{self, OfferRecord, Reader, Violation};
-use roundel_core::{AuditReader, JournalRow, LaneId, Op, Refusal, Reply, Rows, RunId, Timestamp};
+use roundel_core::{
+    AuditReader, FactId, FactReader, FactRow, JournalRow, LaneId, Op, Refusal, Reply, Rows, RunId,
+    Timestamp,
+};
 
 use super::state::Tables;
 
@@ -57,6 +60,11 @@ impl Model {
         self.tables.index.scope(scope, 0).collect()
     }
 
+    /// All facts, in the order in which they were recorded.
+    pub fn facts(&self) -> impl Iterator<Item = (&FactId, &FactRow)> {
+        self.tables.facts_in_order()
+    }
+
     /// Everything that should not be, in any row.
     pub fn check(&self, reader: &mut Reader, out: &mut Vec<Violation>) {
         for run in self.tables.known_runs() {
@@ -69,6 +77,10 @@ impl Model {
         let mut audit = AuditReader::default();
         for (id, row) in self.tables.rows.audit.iter() {
             audit.read(id, row, out);
+        }
+        let mut facts = FactReader::default();
+        for (id, row) in self.tables.facts_in_order() {
+            facts.read(id, row, out);
         }
     }
 }
