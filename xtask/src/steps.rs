@@ -231,7 +231,7 @@ fn tests(root: &Path) -> bool {
     // it could be built is seen there.
     let ran = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let _ = cargo(root, &[&["build"], SIMULATOR].concat()).status();
+            let _ = of_simulator(root, "build").status();
             newcomer::build_ahead(root);
         });
         unsteady::run(command, |arguments| {
@@ -279,9 +279,38 @@ pub(crate) fn simulate(root: &Path, options: &[String]) -> bool {
 }
 
 fn simulator(root: &Path, options: &[&str]) -> Command {
-    let mut command = cargo(root, &[&["run"], SIMULATOR, &["--"]].concat());
-    command.args(options);
+    let mut command = of_simulator(root, "run");
+    command.arg("--").args(options);
     command
+}
+
+/// Builds or runs the simulator with what the processor at hand can do, unless the machine's own
+/// settings say what to build for. The kind is named, as `native` would not be: what was built on
+/// another machine and kept is not run on one that cannot.
+fn of_simulator(root: &Path, verb: &str) -> Command {
+    let mut command = cargo(root, &[&[verb], SIMULATOR].concat());
+    if has_x86_64_v3() {
+        let flags = r#"build.rustflags=["-Ctarget-cpu=x86-64-v3"]"#;
+        command.args(["--config", flags]);
+    }
+    command
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_x86_64_v3() -> bool {
+    use std::is_x86_feature_detected as has;
+    has!("avx2")
+        && has!("bmi1")
+        && has!("bmi2")
+        && has!("f16c")
+        && has!("fma")
+        && has!("lzcnt")
+        && has!("movbe")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_x86_64_v3() -> bool {
+    false
 }
 
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {

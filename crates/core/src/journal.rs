@@ -4,6 +4,8 @@
 //! Every durable call has a number, given at its first poll. Its entries carry the number, and its
 //! first entry what was called, so that replay can tell whether the code still does the same.
 
+mod write;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -398,9 +400,7 @@ mod text {
 /// Never: entries hold nothing that JSON cannot.
 #[must_use]
 pub fn encode_entries(entries: &[Entry]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(64 + entries.len() * 96);
-    serde_json::to_writer(&mut bytes, entries).expect("entries always encode");
-    bytes
+    write::entries(entries)
 }
 
 /// Entries as they were.

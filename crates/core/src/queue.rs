@@ -115,6 +115,16 @@ pub struct QueueRow {
 }
 
 impl QueueRow {
+    const UNLIMITED: QueueRow = QueueRow {
+        paused: false,
+        concurrency: None,
+        rate: None,
+        per_key: None,
+        turn: None,
+        spent_until: Timestamp(0),
+        changed_at: Timestamp(0),
+    };
+
     /// How many more may begin now, while so many are leased.
     #[must_use]
     pub fn free(&self, leased: u32, now: Timestamp) -> u32 {
@@ -290,9 +300,10 @@ impl Rows {
         })
     }
 
-    /// The lanes of a queue in which something can run.
+    /// The lanes of a queue that has limits in which something can run.
     pub fn lanes_of<'r>(&'r self, queue: &'r QueueId) -> impl Iterator<Item = LaneId> + 'r {
         let lanes = (1..).map(LaneId).zip(self.lanes());
+        let lanes = lanes.filter(|(id, _)| self.is_limited(*id));
         let its = |lane: &Lane| lane.workflow == queue.queue && lane.namespace == queue.namespace;
         let lanes = lanes.filter(move |(_, lane)| its(lane) && lane.version != Lane::LIMITS);
         lanes.map(|(id, _)| id)
@@ -308,8 +319,8 @@ impl Rows {
     }
 
     /// The limits of a queue; none if nobody has set any: then its flow keys merely take turns.
-    pub(crate) fn limits_of(&self, queue: &QueueId) -> QueueRow {
-        self.queues.get(queue).cloned().unwrap_or_default()
+    pub(crate) fn limits_of(&self, queue: &QueueId) -> &QueueRow {
+        self.queues.get(queue).unwrap_or(&QueueRow::UNLIMITED)
     }
 
     /// The flow keys of which as many are leased as may be.

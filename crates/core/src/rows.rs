@@ -369,12 +369,14 @@ impl Rows {
         self.facts.accept_each(|id| see(Accepted::Fact(id)));
         self.streams.accept_changes();
         self.documents.accept_changes();
-        self.journal
-            .drain(..)
-            .map(Accepted::Journal)
-            .for_each(&mut see);
-        for (run, name, value) in self.labels.drain(..) {
-            see(Accepted::Label(run, name, value));
+        if !self.journal.is_empty() {
+            let journal = self.journal.drain(..);
+            journal.map(Accepted::Journal).for_each(&mut see);
+        }
+        if !self.labels.is_empty() {
+            let labels = self.labels.drain(..);
+            let label = |(run, name, value)| Accepted::Label(run, name, value);
+            labels.map(label).for_each(&mut see);
         }
         if self.has_deleted() {
             let deleted = std::mem::take(&mut self.deleted);

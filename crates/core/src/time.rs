@@ -19,15 +19,13 @@ impl Timestamp {
     /// This long after.
     #[must_use]
     pub fn after(self, span: Duration) -> Timestamp {
-        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        Timestamp(self.0.saturating_add(micros))
+        Timestamp(self.0.saturating_add(micros(span)))
     }
 
     /// So long ago.
     #[must_use]
     pub fn before(self, span: Duration) -> Timestamp {
-        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        Timestamp(self.0.saturating_sub(micros))
+        Timestamp(self.0.saturating_sub(micros(span)))
     }
 
     /// How long from `earlier` to here; zero if it lies ahead.
@@ -35,6 +33,13 @@ impl Timestamp {
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
+}
+
+/// Without `as_micros`, which counts in 128 bits.
+fn micros(span: Duration) -> i64 {
+    let micros = span.as_secs().saturating_mul(1_000_000);
+    let micros = micros.saturating_add(span.subsec_micros().into());
+    i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
 impl fmt::Display for Timestamp {

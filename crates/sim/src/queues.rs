@@ -103,7 +103,9 @@ impl World<'_> {
             let rows = self.model.rows();
             let now = held(rows, queue);
             let (had, has) = (before.values().sum::<usize>(), now.values().sum::<usize>());
-            let row = rows.queues.get(queue).cloned().unwrap_or_default();
+            let Some(row) = rows.queues.get(queue) else {
+                continue;
+            };
             let most = row.concurrency.map_or(usize::MAX, |most| most as usize);
             let queue = &queue.queue;
             if has > had && (has > most || row.paused) {

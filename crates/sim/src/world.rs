@@ -5,13 +5,13 @@
 //! that the real thing can have is one that some seed has.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::check::Reader;
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
     Call, Entry, Failure, Hint, Name, Op, Payload, Refusal, Reply, RunId, RunState, Timestamp,
-    decode_entries,
 };
 use roundel_store::Model;
 
@@ -394,7 +394,7 @@ impl<'a> World<'a> {
             Err(Refusal::NotAtRest { .. }) => self.marks.hit(Mark::UndoRefused),
             Err(Refusal::CancelRequested { .. }) => {
                 self.marks.hit(Mark::CancelRefused);
-                if begins_effect(op) {
+                if begins_effect(op, &mut self.reader.borrow_mut()) {
                     self.marks.hit(Mark::EffectRefused);
                 }
             }
@@ -479,7 +479,7 @@ fn is_diverged(op: &Op) -> bool {
     matches!(&round.then, roundel_core::Then::Park(why) if why.code == "diverged")
 }
 
-fn begins_effect(op: &Op) -> bool {
+fn begins_effect(op: &Op, reader: &mut Reader) -> bool {
     let Op::Commit(round) = op else { return false };
     let begins = |entry: &Entry| {
         let Entry::Begun { what, .. } = entry else {
@@ -487,7 +487,8 @@ fn begins_effect(op: &Op) -> bool {
         };
         matches!(what, Call::Effect { .. })
     };
-    round.count > 0 && decode_entries(&round.entries).is_ok_and(|all| all.iter().any(begins))
+    let begins = |all: Arc<Vec<Entry>>| all.iter().any(begins);
+    round.count > 0 && reader.read(&round.entries).is_ok_and(begins)
 }
 
 /// Does a step of this round send something?

@@ -14,21 +14,34 @@ pub(crate) struct Turns {
 impl Turns {
     /// The lanes in the order of this turn, each once. A claim takes all that it may from the first
     /// of them, then what is still missing from the second, and so on.
-    pub(crate) fn order(&mut self, lanes: impl ExactSizeIterator<Item = LaneId>) -> Vec<LaneId> {
-        let mut asked = Lanes::default();
-        let mut order: Vec<LaneId> = Vec::with_capacity(lanes.len());
-        // Those that never came first come before all others.
+    pub(crate) fn order(&mut self, lanes: impl Iterator<Item = LaneId>) -> Vec<LaneId> {
+        self.order_of(lanes, |_| true)
+    }
+
+    /// The same, without those that are not `wanted`: they have their turn all the same.
+    pub(crate) fn order_of(
+        &mut self,
+        lanes: impl Iterator<Item = LaneId>,
+        wanted: impl Fn(LaneId) -> bool,
+    ) -> Vec<LaneId> {
+        let (mut asked, mut new) = (Lanes::default(), Vec::new());
         for lane in lanes {
             if asked.add(lane) && !self.known.has(lane) {
-                order.push(lane);
+                new.push(lane);
             }
         }
-        order.extend(self.past.iter().filter(|lane| asked.has(**lane)));
-        if let Some(first) = order.first() {
-            if !self.known.add(*first) {
-                self.past.retain(|lane| lane != first);
-            }
-            self.past.push(*first);
+        // Those that never came first come before all others.
+        let first = new.first().copied();
+        let mut order = new;
+        order.retain(|lane| wanted(*lane));
+        let past = self.past.iter().copied();
+        order.extend(past.filter(|lane| asked.has(*lane) && wanted(*lane)));
+        if let Some(first) = first {
+            self.known.add(first);
+            self.past.push(first);
+        } else if let Some(at) = self.past.iter().position(|lane| asked.has(*lane)) {
+            let first = self.past.remove(at);
+            self.past.push(first);
         }
         order
     }
@@ -103,5 +116,24 @@ mod tests {
         assert_eq!(first, [1, 2, 1, 2]);
         assert!(lanes(&[5, 1]).eq(turns.order(lanes(&[5, 5, 1]))));
         assert!(lanes(&[500, 9]).eq(turns.order(lanes(&[500, 9, 500]))));
+    }
+
+    #[test]
+    fn b15_a_lane_that_is_not_wanted_has_its_turn_all_the_same() {
+        let (mut all, mut some) = (Turns::default(), Turns::default());
+        let lanes = [3, 70, 1, 2].map(LaneId);
+        let wanted = |lane: LaneId| lane.0 != 70 && lane.0 != 1;
+        for asked in [
+            &lanes[..2],
+            &lanes,
+            &lanes[1..],
+            &lanes,
+            &lanes,
+            &lanes[2..],
+        ] {
+            let mut order = all.order(asked.iter().copied());
+            order.retain(|lane| wanted(*lane));
+            assert_eq!(some.order_of(asked.iter().copied(), wanted), order);
+        }
     }
 }

@@ -17,7 +17,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
+pub(super) fn run(record: &RunRecord, read: &Read<'_>, report: &mut Report<'_>) {
     let Some(row) = &record.row else { return };
     below(record, row, report);
     if row.state.has_ended() && !record.latches.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
     }
     let mut execution = 0;
     let mut told = Told::default();
-    for (round, entries) in record.journal.iter().zip(read) {
+    for (round, entries) in read {
         // What cannot be read is reported with the rows.
         let Ok(entries) = entries else { return };
         if round.execution != execution {

@@ -238,13 +238,13 @@ impl Report<'_> {
     }
 }
 
-/// The entries of each round of a journal, or why they cannot be read.
-type Read = Vec<Result<Arc<Vec<Entry>>, serde_json::Error>>;
+/// The rounds of a journal, each with its entries, or why they cannot be read.
+type Read<'a> = Vec<(&'a JournalRow, Result<Arc<Vec<Entry>>, serde_json::Error>)>;
 
-fn read(record: &RunRecord) -> Read {
+fn read(record: &RunRecord) -> Read<'_> {
     let rounds = record.journal.iter();
-    let decoded = rounds.map(|round| decode_entries(&round.entries));
-    decoded.map(|entries| entries.map(Arc::new)).collect()
+    let decoded = rounds.map(|round| (round, decode_entries(&round.entries).map(Arc::new)));
+    decoded.collect()
 }
 
 /// Checks one run: its rows, and what its journal says.
@@ -252,7 +252,7 @@ pub fn run(id: RunId, record: &RunRecord, out: &mut Vec<Violation>) {
     of_run(id, record, &read(record), out);
 }
 
-fn of_run(id: RunId, record: &RunRecord, read: &Read, out: &mut Vec<Violation>) {
+fn of_run(id: RunId, record: &RunRecord, read: &Read<'_>, out: &mut Vec<Violation>) {
     let mut report = Report { run: Some(id), out };
     rows::run(record, read, &mut report);
     entries::run(record, read, &mut report);

@@ -6,22 +6,33 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{RunRecord, Violation, of_run};
-use crate::{Entry, RunId, decode_entries};
+use crate::{Entry, JournalRow, RunId, decode_entries};
 
-/// Rows of journals that are kept, at most: few, so that they stay close to the processor.
-const KEPT: usize = 2048;
+/// Rows of journals that are kept in each half, at most: few, so that they stay close to the
+/// processor.
+const KEPT: usize = 1024;
 
 /// Has read some rows of journals.
 #[derive(Debug, Default)]
 pub struct Reader {
-    known: FxHashMap<Vec<u8>, Arc<Vec<Entry>>>,
+    known: Known,
+    /// What was known before that. What is asked for again stays, what only one run has goes.
+    older: Known,
 }
 
+type Known = FxHashMap<Vec<u8>, Arc<Vec<Entry>>>;
+
 impl Reader {
-    /// Checks one run: its rows, and what its journal says.
-    pub fn run(&mut self, id: RunId, record: &RunRecord, out: &mut Vec<Violation>) {
-        let rounds = record.journal.iter();
-        let read = rounds.map(|round| self.read(&round.entries)).collect();
+    /// Checks one run: its rows, and what its journal says, which is not in the record.
+    pub fn run(
+        &mut self,
+        id: RunId,
+        (record, journal): (&RunRecord, &[JournalRow]),
+        out: &mut Vec<Violation>,
+    ) {
+        let rounds = journal.iter();
+        let read = rounds.map(|round| (round, self.read(&round.entries)));
+        let read = read.collect();
         of_run(id, record, &read, out);
     }
 
@@ -33,11 +44,15 @@ impl Reader {
         if let Some(known) = self.known.get(bytes) {
             return Ok(known.clone());
         }
-        let entries = Arc::new(decode_entries(bytes)?);
+        let (bytes, entries) = match self.older.remove_entry(bytes) {
+            Some(older) => older,
+            None => (bytes.to_vec(), Arc::new(decode_entries(bytes)?)),
+        };
         if self.known.len() == KEPT {
-            self.known.clear();
+            self.older.clear();
+            std::mem::swap(&mut self.known, &mut self.older);
         }
-        self.known.insert(bytes.to_vec(), entries.clone());
+        self.known.insert(bytes, entries.clone());
         Ok(entries)
     }
 }
@@ -56,7 +71,7 @@ mod tests {
                 assert_eq!(*read, call(number), "in round {round}");
             }
         }
-        assert!(reader.known.len() <= KEPT);
+        assert!(reader.known.len() <= KEPT && reader.older.len() <= KEPT);
         assert!(reader.read(b"[").is_err() && reader.read(b"[").is_err());
     }
 }

@@ -7,13 +7,13 @@ use crate::{
     UndoMark, WaitId, WaitRow, limits,
 };
 
-pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
+pub(super) fn run(record: &RunRecord, read: &Read<'_>, report: &mut Report<'_>) {
     let Some(row) = &record.row else {
-        orphans(record, report);
+        orphans(record, read.len(), report);
         return;
     };
     tree(record, row, report);
-    journal(record, row, read, report);
+    journal(row, read, report);
     counters(record, row, report);
     scheduling(row, report);
     mail(record, row, report);
@@ -27,9 +27,9 @@ pub(super) fn run(record: &RunRecord, read: &Read, report: &mut Report<'_>) {
 }
 
 /// Rows of a run that is not there.
-fn orphans(record: &RunRecord, report: &mut Report<'_>) {
+fn orphans(record: &RunRecord, rounds: usize, report: &mut Report<'_>) {
     let left = [
-        ("journal rows", record.journal.len()),
+        ("journal rows", rounds),
         ("labels", record.labels.len()),
         ("messages", record.mail.len()),
         ("waits", record.waits.len()),
@@ -86,9 +86,9 @@ fn tree(record: &RunRecord, row: &RunRow, report: &mut Report<'_>) {
 }
 
 /// Numbers without gaps, epochs that rise, entries that can be read.
-fn journal(record: &RunRecord, row: &RunRow, read: &Read, report: &mut Report<'_>) {
+fn journal(row: &RunRow, read: &Read<'_>, report: &mut Report<'_>) {
     let (mut execution, mut next, mut epoch) = (0, 1, 0);
-    for (round, entries) in record.journal.iter().zip(read) {
+    for (round, entries) in read {
         let place = Place(round.execution, round.first);
         let anew = round.execution != execution;
         if anew {

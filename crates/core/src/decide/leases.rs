@@ -26,6 +26,10 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
         return Err(Refusal::UnknownWorker { worker });
     }
     let mut next = rows.found_next.take();
+    if rows.found.is_empty() && !rows.has_limits() {
+        let runs = Vec::new();
+        return Ok(Reply::Claimed { runs, next });
+    }
     let limit = claim.limit.min(limits::CLAIM);
     let mut permits = Permits::of(&claim.lanes, rows, now);
     let found = permits.in_turn(std::mem::take(&mut rows.found), rows);

@@ -69,7 +69,7 @@ struct Room {
 impl Room {
     fn new(queue: QueueId, free: u32, rows: &Rows) -> Room {
         Room {
-            limits: rows.limits_of(&queue),
+            limits: rows.limits_of(&queue).clone(),
             free,
             given: 0,
             held: rows.permits.get(&queue).cloned().unwrap_or_default(),

@@ -60,7 +60,7 @@ pub(super) fn of_claim(claim: &Claim, rows: &Rows, stage: Stage, out: &mut Vec<N
     }
     if stage == Stage::Runs {
         out.push(Need::Worker(claim.worker));
-        out.push(Need::Due(due(claim, rows)));
+        out.push(Need::Due(Due::of(claim, rows)));
     }
     if stage == Stage::Rest {
         let worker = rows.workers.get(&claim.worker);
@@ -74,45 +74,48 @@ pub(super) fn of_claim(claim: &Claim, rows: &Rows, stage: Stage, out: &mut Vec<N
     }
 }
 
-/// A queue that has no room is not looked at, however much waits there.
-fn due(claim: &Claim, rows: &Rows) -> Due {
-    let limit = claim.limit.min(limits::CLAIM) + limits::LOOK_PAST + 1;
-    let any_version = mutant::on(Mutant::AnyVersionClaimed);
-    if !rows.has_limits() && !any_version {
-        return Due {
-            lanes: claim.lanes.iter().map(|lane| (*lane, limit)).collect(),
-            ahead: Vec::new(),
-            keyed: Vec::new(),
-            limit,
+impl Due {
+    /// Where a claim looks. A queue that has no room is not looked at, however much waits there.
+    #[must_use]
+    pub fn of(claim: &Claim, rows: &Rows) -> Due {
+        let limit = claim.limit.min(limits::CLAIM) + limits::LOOK_PAST + 1;
+        let any_version = mutant::on(Mutant::AnyVersionClaimed);
+        if !rows.has_limits() && !any_version {
+            return Due {
+                lanes: claim.lanes.iter().map(|lane| (*lane, limit)).collect(),
+                ahead: Vec::new(),
+                keyed: Vec::new(),
+                limit,
+            };
+        }
+        let mut asked = claim.lanes.clone();
+        if any_version {
+            asked = (1..).map(LaneId).take(rows.lanes().len()).collect();
+        }
+        let ahead = asked.iter().copied().filter(|lane| rows.is_limited(*lane));
+        let ahead = ahead.collect();
+        let of = |lane: LaneId| match rows.room_in(lane, rows.searched_at) {
+            None => Some((lane, limit)),
+            Some(0) => None,
+            Some(room) => Some((lane, limit.min(room as usize))),
         };
-    }
-    let mut asked = claim.lanes.clone();
-    if any_version {
-        asked = (1..).map(LaneId).take(rows.lanes().len()).collect();
-    }
-    let ahead = asked.iter().copied().filter(|lane| rows.is_limited(*lane));
-    let ahead = ahead.collect();
-    let of = |lane: LaneId| match rows.room_in(lane, rows.searched_at) {
-        None => Some((lane, limit)),
-        Some(0) => None,
-        Some(room) => Some((lane, limit.min(room as usize))),
-    };
-    let lanes: Vec<(LaneId, usize)> = asked.into_iter().filter_map(of).collect();
-    let keyed = |(lane, limit): &(LaneId, usize)| {
-        let queue = rows.limited(*lane)?;
-        Some(Keyed {
-            lane: *lane,
-            after: rows.limits_of(&queue).turn,
-            full: rows.full_keys(&queue),
-            // One more than is taken tells that there is more.
-            limit: (*limit).min(claim.limit.min(limits::CLAIM) + 1),
-        })
-    };
-    Due {
-        keyed: lanes.iter().filter_map(keyed).collect(),
-        lanes,
-        ahead,
-        limit,
+        let lanes: Vec<(LaneId, usize)> = asked.into_iter().filter_map(of).collect();
+        let keyed = |(lane, limit): &(LaneId, usize)| {
+            let queue = rows.limited(*lane)?;
+            Some(Keyed {
+                lane: *lane,
+                after: rows.limits_of(&queue).turn.clone(),
+                full: rows.full_keys(&queue),
+                // One more than is taken tells that there is more.
+                limit: (*limit).min(claim.limit.min(limits::CLAIM) + 1),
+            })
+        };
+        Due {
+            keyed: lanes.iter().filter_map(keyed).collect(),
+            lanes,
+            ahead,
+            limit,
+        }
     }
 }
 

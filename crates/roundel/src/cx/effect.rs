@@ -112,7 +112,9 @@ impl Attempt {
 
 /// The idempotency key of a call.
 pub(super) fn key_of(shared: &Shared, (execution, call): Of) -> String {
-    format!("{}-{execution}-{call}", shared.info.run)
+    let mut text = uuid::Uuid::encode_buffer();
+    let run = shared.info.run.0.hyphenated().encode_lower(&mut text);
+    format!("{run}-{execution}-{call}")
 }
 
 /// What a test kit says instead of the call.

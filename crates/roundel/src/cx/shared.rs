@@ -43,7 +43,8 @@ pub(crate) struct Shared {
 pub(crate) struct Inner {
     /// The last number given to a call.
     last: u32,
-    pub(crate) calls: FxHashMap<u32, Slot>,
+    /// Boxed, or the table would move them about.
+    pub(crate) calls: FxHashMap<u32, Box<Slot>>,
     /// Registered and not in the journal yet, in order.
     pub(crate) fresh: Vec<u32>,
     /// Effects that finished an attempt, in order.
@@ -272,7 +273,7 @@ impl Inner {
 
     pub(crate) fn register(&mut self, what: Call, ask: Asked, waker: &Waker) -> u32 {
         self.last += 1;
-        let slot = Slot {
+        let slot = Box::new(Slot {
             what,
             ask,
             phase: Phase::Fresh,
@@ -283,7 +284,7 @@ impl Inner {
             worked: None,
             emitted: Vec::new(),
             state: None,
-        };
+        });
         self.calls.insert(self.last, slot);
         self.fresh.push(self.last);
         self.last
@@ -449,7 +450,7 @@ impl Drop for CallGuard {
             return;
         }
         inner.attempt_over(number);
-        let Some(slot) = inner.calls.remove(&number) else {
+        let Some(mut slot) = inner.calls.remove(&number) else {
             return;
         };
         inner.finished.retain(|(call, _)| *call != number);
@@ -459,13 +460,8 @@ impl Drop for CallGuard {
             inner.fresh.retain(|call| *call != number);
         } else if slot.phase == Phase::Open {
             inner.dropped.push(number);
-            inner.calls.insert(
-                number,
-                Slot {
-                    waker: None,
-                    ..slot
-                },
-            );
+            slot.waker = None;
+            inner.calls.insert(number, slot);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a database keeps indexes for: which runs are due, whose leases end when, who is below whom.
 //! Maintained from what each operation changed.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -23,10 +24,7 @@ type InScope = (RunId, u32, u32, u32, RunId);
 /// The indexes over all runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    /// By lane; lanes are small numbers.
-    ready: Vec<BTreeSet<Ready>>,
-    /// Those that have a flow key, by lane and key, instead.
-    keyed: BTreeMap<(LaneId, Name), BTreeSet<Ready>>,
+    lists: Lists,
     /// No lease ends later than this.
     leased_until: Timestamp,
     children: BTreeSet<(RunId, RunId)>,
@@ -37,9 +35,22 @@ pub(super) struct Index {
     heard: BTreeSet<(PublicationId, RunId)>,
     /// Those that no limit holds back, by when they are due.
     ahead: BTreeSet<(LaneId, Timestamp, RunId)>,
-    permits: BTreeMap<(LaneId, Option<Name>), u32>,
+    permits: Permits,
     turns: Turns,
 }
+
+/// Those that can be claimed at some time.
+#[derive(Clone, Debug, Default)]
+struct Lists {
+    /// By lane; lanes are small numbers.
+    ready: Vec<BTreeSet<Ready>>,
+    /// Those that have a flow key, by lane and key, instead.
+    keyed: BTreeMap<(LaneId, Name), BTreeSet<Ready>>,
+}
+
+/// How many runs of a lane have a permit, by flow key.
+#[derive(Clone, Debug, Default)]
+struct Permits(BTreeMap<(LaneId, Option<Name>), u32>);
 
 /// What the indexes hold for a run; nothing if it is not there.
 #[derive(Clone, Debug, Default)]
@@ -59,19 +70,36 @@ struct Known {
 
 impl Known {
     fn of(row: &RunRow) -> Known {
-        let place = |at| (row.lane, row.suspect, row.priority, at);
-        let parent = row.parent;
-        let scope = parent.zip(row.number);
         Known {
-            ready: row.ready_at.map(place),
+            ready: Known::place(row),
             lease: row.lease_until,
-            parent: parent.map(|parent| parent.run),
-            scope: scope.map(|(parent, number)| (parent.execution, parent.call, number)),
+            parent: row.parent.map(|parent| parent.run),
+            scope: Known::scope(row),
             publication: row.publication,
             permit: (row.flow == Flow::Permit).then_some(row.lane),
             let_through: row.flow != Flow::Free,
             flow_key: row.flow_key.clone(),
         }
+    }
+
+    fn place(row: &RunRow) -> Option<Place> {
+        let at = row.ready_at?;
+        Some((row.lane, row.suspect, row.priority, at))
+    }
+
+    fn scope(row: &RunRow) -> Option<(u32, u32, u32)> {
+        let (parent, number) = row.parent.zip(row.number)?;
+        Some((parent.execution, parent.call, number))
+    }
+
+    /// Is all the same that a row mostly keeps, so that only its place and its lease may differ?
+    fn stays(&self, row: &RunRow) -> bool {
+        !self.let_through
+            && row.flow == Flow::Free
+            && self.parent == row.parent.map(|parent| parent.run)
+            && self.scope == Known::scope(row)
+            && self.publication == row.publication
+            && self.flow_key == row.flow_key
     }
 
     fn in_scope(&self, run: RunId) -> Option<InScope> {
@@ -83,6 +111,74 @@ impl Known {
     fn ahead(&self, run: RunId) -> Option<(LaneId, Timestamp, RunId)> {
         let (lane, _, _, at) = self.ready.filter(|_| self.let_through)?;
         Some((lane, at, run))
+    }
+}
+
+impl Lists {
+    fn remove(&mut self, run: RunId, place: Option<Place>, flow_key: Option<&Name>) {
+        let Some((lane, suspect, priority, at)) = place else {
+            return;
+        };
+        let ready = (suspect, priority, at, run);
+        match flow_key {
+            None => drop(self.ready[lane.0 as usize].remove(&ready)),
+            Some(key) => self.remove_key(&(lane, key.clone()), &ready),
+        }
+    }
+
+    fn remove_key(&mut self, key: &(LaneId, Name), ready: &Ready) {
+        let of_key = self.keyed.get_mut(key).expect("it was listed");
+        of_key.remove(ready);
+        if of_key.is_empty() {
+            self.keyed.remove(key);
+        }
+    }
+
+    fn add(&mut self, run: RunId, place: Option<Place>, flow_key: Option<&Name>) {
+        let Some((lane, suspect, priority, at)) = place else {
+            return;
+        };
+        let ready = (suspect, priority, at, run);
+        match flow_key {
+            None => self.of_lane(lane).insert(ready),
+            Some(key) => {
+                let key = (lane, key.clone());
+                self.keyed.entry(key).or_default().insert(ready)
+            }
+        };
+    }
+
+    fn of_lane(&mut self, lane: LaneId) -> &mut BTreeSet<Ready> {
+        let lane = lane.0 as usize;
+        if self.ready.len() <= lane {
+            self.ready.resize_with(lane + 1, BTreeSet::new);
+        }
+        &mut self.ready[lane]
+    }
+
+    /// Those of a lane that have no flow key, if there are any.
+    fn plain(&self, lane: LaneId) -> Option<&BTreeSet<Ready>> {
+        let ready = self.ready.get(lane.0 as usize);
+        ready.filter(|ready| !ready.is_empty())
+    }
+}
+
+impl Permits {
+    fn remove(&mut self, known: &Known) {
+        let Some(lane) = known.permit else { return };
+        let key = (lane, known.flow_key.clone());
+        let count = self.0.get_mut(&key).expect("it was counted");
+        *count -= 1;
+        if *count == 0 {
+            self.0.remove(&key);
+        }
+    }
+
+    fn add(&mut self, known: &Known) {
+        if let Some(lane) = known.permit {
+            let key = (lane, known.flow_key.clone());
+            *self.0.entry(key).or_default() += 1;
+        }
     }
 }
 
@@ -100,19 +196,46 @@ pub(super) struct Due {
 impl Index {
     /// A run is now as its row says, or gone.
     pub(super) fn note(&mut self, run: RunId, row: Option<&RunRow>) {
-        let now = row.map(Known::of);
-        let before = match now {
-            Some(ref now) => self.known.insert(run, now.clone()),
-            None => self.known.remove(&run),
-        };
-        match (&before, &now) {
-            (None, _) => drop(self.ids.insert(run)),
-            (_, None) => drop(self.ids.remove(&run)),
-            _ => {}
+        if let Some(row) = row
+            && let Some(known) = self.known.get_mut(&run)
+            && known.stays(row)
+        {
+            let before = std::mem::replace(&mut known.ready, Known::place(row));
+            known.lease = row.lease_until;
+            self.leased_until = self.leased_until.max(known.lease.unwrap_or_default());
+            if before != known.ready {
+                self.lists.remove(run, before, known.flow_key.as_ref());
+                self.lists.add(run, known.ready, known.flow_key.as_ref());
+            }
+            return;
         }
-        let (before, now) = (before.unwrap_or_default(), now.unwrap_or_default());
+        self.note_anew(run, row);
+    }
+
+    fn note_anew(&mut self, run: RunId, row: Option<&RunRow>) {
+        let gone = Known::default();
+        let (before, now) = match row.map(Known::of) {
+            None => {
+                self.ids.remove(&run);
+                (self.known.remove(&run).unwrap_or_default(), &gone)
+            }
+            Some(now) => match self.known.entry(run) {
+                Entry::Occupied(known) => {
+                    let known = known.into_mut();
+                    (std::mem::replace(known, now), &*known)
+                }
+                Entry::Vacant(unknown) => {
+                    self.ids.insert(run);
+                    (Known::default(), &*unknown.insert(now))
+                }
+            },
+        };
         if before.ready != now.ready || before.flow_key != now.flow_key {
-            self.list(run, &before, &now);
+            let Known {
+                ready, flow_key, ..
+            } = &before;
+            self.lists.remove(run, *ready, flow_key.as_ref());
+            self.lists.add(run, now.ready, now.flow_key.as_ref());
         }
         if let Some(end) = now.lease {
             self.leased_until = self.leased_until.max(end);
@@ -136,63 +259,14 @@ impl Index {
         }
         if before.let_through || now.let_through {
             replace(&mut self.ahead, before.ahead(run), now.ahead(run));
-            self.count_permits(before, now);
-        }
-    }
-
-    fn list(&mut self, run: RunId, before: &Known, now: &Known) {
-        if let Some((lane, suspect, priority, at)) = before.ready {
-            let ready = (suspect, priority, at, run);
-            match &before.flow_key {
-                None => drop(self.ready[lane.0 as usize].remove(&ready)),
-                Some(key) => self.unlist_key(&(lane, key.clone()), &ready),
-            }
-        }
-        if let Some((lane, suspect, priority, at)) = now.ready {
-            let ready = (suspect, priority, at, run);
-            match &now.flow_key {
-                None => self.of_lane(lane).insert(ready),
-                Some(key) => {
-                    let key = (lane, key.clone());
-                    self.keyed.entry(key).or_default().insert(ready)
-                }
-            };
-        }
-    }
-
-    fn of_lane(&mut self, lane: LaneId) -> &mut BTreeSet<Ready> {
-        let lane = lane.0 as usize;
-        if self.ready.len() <= lane {
-            self.ready.resize_with(lane + 1, BTreeSet::new);
-        }
-        &mut self.ready[lane]
-    }
-
-    fn unlist_key(&mut self, key: &(LaneId, Name), ready: &Ready) {
-        let of_key = self.keyed.get_mut(key).expect("it was listed");
-        of_key.remove(ready);
-        if of_key.is_empty() {
-            self.keyed.remove(key);
-        }
-    }
-
-    fn count_permits(&mut self, before: Known, now: Known) {
-        if let Some(lane) = before.permit {
-            let key = (lane, before.flow_key);
-            let count = self.permits.get_mut(&key).expect("it was counted");
-            *count -= 1;
-            if *count == 0 {
-                self.permits.remove(&key);
-            }
-        }
-        if let Some(lane) = now.permit {
-            *self.permits.entry((lane, now.flow_key)).or_default() += 1;
+            self.permits.remove(&before);
+            self.permits.add(now);
         }
     }
 
     /// How many runs of a lane have a permit, by flow key.
     pub(super) fn permits(&self, lane: LaneId) -> impl Iterator<Item = (Option<Name>, u32)> + '_ {
-        let its = self.permits.range((lane, None)..);
+        let its = self.permits.0.range((lane, None)..);
         let its = its.take_while(move |((of, _), _)| *of == lane);
         its.map(|((_, key), count)| (key.clone(), *count))
     }
@@ -264,13 +338,14 @@ impl Index {
         let mut first_suspect = None;
         // Those with a flow key are limited by themselves.
         let mut plain = 0;
-        for lane in self.turns.order(lanes) {
+        let has_keys = |lane| asked.keyed.iter().any(|keyed| keyed.lane == lane);
+        let wanted = |lane| self.lists.plain(lane).is_some() || has_keys(lane);
+        for lane in self.turns.order_of(lanes, wanted) {
             for keyed in asked.keyed.iter().filter(|keyed| keyed.lane == lane) {
                 let suspect = self.due_of_keys(keyed, now, &mut due);
                 first_suspect = first_suspect.into_iter().chain(suspect).min();
             }
-            let ready = self.ready.get(lane.0 as usize);
-            let Some(ready) = ready.filter(|ready| !ready.is_empty()) else {
+            let Some(ready) = self.lists.plain(lane) else {
                 continue;
             };
             let of_it = asked.lanes.iter().find(|(of, _)| *of == lane);
@@ -299,10 +374,9 @@ impl Index {
         if !self.leases_too_long(mine, now).is_empty() {
             return Some(now);
         }
-        let ready = lanes
-            .iter()
-            .filter_map(|lane| self.ready.get(lane.0 as usize));
-        let keyed = self.keyed.iter().filter(|((of, _), _)| lanes.contains(of));
+        let lists = &self.lists;
+        let ready = lanes.iter().filter_map(|lane| lists.plain(*lane));
+        let keyed = lists.keyed.iter().filter(|((of, _), _)| lanes.contains(of));
         let all = ready.chain(keyed.map(|(_, ready)| ready)).flatten();
         all.map(|(_, _, at, _)| *at).min()
     }
@@ -313,9 +387,13 @@ impl Index {
         let from = (lane, asked.after.clone().unwrap_or(Name::FIRST));
         let is_after = |key: &Name| asked.after.as_ref().is_none_or(|after| key > after);
         let its = |((of, _), _): &(&(LaneId, Name), _)| *of == lane;
-        let behind = self.keyed.range(from..).take_while(its);
+        let behind = self.lists.keyed.range(from..).take_while(its);
         let behind = behind.filter(|((_, key), _)| is_after(key));
-        let before = self.keyed.range((lane, Name::FIRST)..).take_while(its);
+        let before = self
+            .lists
+            .keyed
+            .range((lane, Name::FIRST)..)
+            .take_while(its);
         let before = before.take_while(|((_, key), _)| !is_after(key));
         let free = |((_, key), _): &(&(LaneId, Name), _)| !asked.full.contains(key);
         let mut keys = behind.chain(before).filter(free);

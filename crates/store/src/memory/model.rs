@@ -68,7 +68,8 @@ impl Model {
     /// Everything that should not be, in any row.
     pub fn check(&self, reader: &mut Reader, out: &mut Vec<Violation>) {
         for run in self.tables.known_runs() {
-            reader.run(run, &self.tables.record(run), out);
+            let record = self.tables.record_but_journal(run);
+            reader.run(run, (&record, self.tables.rest.journal(run)), out);
         }
         for (id, row) in self.tables.rows.offers.iter() {
             let record = OfferRecord::gather(&self.tables.rows, id, row);

@@ -32,12 +32,18 @@ impl Tables {
     }
 
     pub(super) fn record(&self, run: RunId) -> RunRecord {
+        RunRecord {
+            journal: self.rest.journal(run).to_vec(),
+            ..self.record_but_journal(run)
+        }
+    }
+
+    pub(super) fn record_but_journal(&self, run: RunId) -> RunRecord {
         let labels = self.rest.labels.range((run, Name::constant(" "))..);
         let labels = labels.take_while(|((of, _), _)| *of == run);
         let labels = labels.map(|((_, name), value)| (name.clone(), value.clone()));
         let mut record = RunRecord::gather(&self.rows, run);
         record.labels.extend(labels);
-        record.journal.extend_from_slice(self.rest.journal(run));
         record
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    Accepted, Caused, Changes, FactId, FactRow, Hint, JournalRow, Name, Need, Op, PublicationId,
-    QueueId, Refusal, Reply, Rows, RunId, Scope, Stage, Timestamp, WorkerId, Write, decide, limits,
-    needs,
+    Accepted, Caused, Changes, Due as Asked, FactId, FactRow, Hint, JournalRow, Name, Need, Op,
+    PublicationId, QueueId, Refusal, Reply, Rows, RunId, Scope, Stage, Timestamp, WorkerId, Write,
+    decide, limits, needs,
 };
 use rustc_hash::FxHashMap;
 
@@ -196,11 +196,15 @@ impl Tables {
     fn search(&mut self, op: &Op, now: Timestamp) {
         let op = op.asked();
         let stage = match op {
-            Op::Claim(_) => {
+            Op::Claim(claim) => {
                 if self.rows.has_limits() {
                     self.count_permits(op, now);
                 }
-                Stage::Runs
+                let asked = Asked::of(claim, &self.rows);
+                let due = self.index.due(&asked, now);
+                (self.rows.found, self.rows.found_next) = (due.runs, due.next);
+                self.rows.looked_at = due.looked_at;
+                return;
             }
             Op::Delete(_) | Op::Complete(_) | Op::Resume(_) => Stage::Rest,
             Op::Forget(_) => Stage::Runs,
@@ -217,11 +221,6 @@ impl Tables {
         needs(op, &self.rows, stage, &mut wanted);
         for need in wanted {
             match need {
-                Need::Due(asked) => {
-                    let due = self.index.due(&asked, now);
-                    (self.rows.found, self.rows.found_next) = (due.runs, due.next);
-                    self.rows.looked_at = due.looked_at;
-                }
                 Need::Unseen(limit) => self.rows.unseen = self.unseen(limit, now),
                 Need::Subtree(run, limit) => self.rows.found = self.index.tree(run, limit),
                 Need::Heard(id) => self.rows.found = self.index.heard(id).into_iter().collect(),
