@@ -13,6 +13,7 @@ pub mod check;
 mod context;
 mod deadline;
 mod decide;
+mod dedupe;
 mod fact;
 mod failure;
 mod id;
@@ -42,6 +43,7 @@ pub use changes::{Changes, RunChange, Write};
 pub use context::Context;
 pub use deadline::{Deadline, Deadlines};
 pub use decide::{decide, may_step, undone};
+pub use dedupe::Dedupe;
 pub use fact::{
     Cause, DocumentId, DocumentRow, FactId, FactReader, FactRow, Fold, LockId, Projection, Seen,
     StreamId, StreamRow,

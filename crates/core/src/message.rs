@@ -164,7 +164,7 @@ pub struct OfferRow {
 pub enum KeyKind {
     /// The user's own id for a run.
     Run,
-    /// A sender's key for a signal or an offer.
+    /// A sender's key for a signal or an offer, or for what is like others that were started.
     Sender,
 }
 

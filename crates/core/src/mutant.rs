@@ -125,11 +125,13 @@ pub enum Mutant {
     LateForEver,
     /// A run that is late is rolled back, whatever was declared.
     LateUndone,
+    /// What is like another that was sent shortly before is sent again.
+    DedupeIgnored,
 }
 
 impl Mutant {
     /// All but the canary and what only a script finds.
-    pub const ALL: [Mutant; 74] = [
+    pub const ALL: [Mutant; 75] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -204,6 +206,7 @@ impl Mutant {
         Mutant::KeptUndone,
         Mutant::LateForEver,
         Mutant::LateUndone,
+        Mutant::DedupeIgnored,
     ];
 }
 

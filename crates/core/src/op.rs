@@ -16,8 +16,8 @@ pub use operators::{
 pub use topics::{Join, Publish, Subscribe};
 
 use crate::{
-    Batch, Context, Deadlines, Failure, Fence, GateId, LaneId, Limit, Name, Outcome, Parent,
-    Payload, Policy, RunId, RunState, Timestamp, UndoMark, WorkerId,
+    Batch, Context, Deadlines, Dedupe, Failure, Fence, GateId, LaneId, Limit, Name, Outcome,
+    Parent, Payload, Policy, RunId, RunState, Timestamp, UndoMark, WorkerId,
 };
 
 /// One state change.
@@ -115,6 +115,8 @@ pub struct Start {
     pub priority: i32,
     /// On whose behalf: those of a queue take turns, and can be limited each.
     pub flow_key: Option<Name>,
+    /// Of several that are alike, one is started.
+    pub dedupe: Option<Dedupe>,
     /// Not before.
     pub at: Option<Timestamp>,
     /// Who set it off and waits for it.
@@ -147,6 +149,7 @@ impl Start {
             labels: Vec::new(),
             priority: 0,
             flow_key: None,
+            dedupe: None,
             at: None,
             parent: None,
             deadlines: Deadlines::default(),

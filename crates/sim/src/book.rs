@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::{
     CancelMark, Cancelled, Consumed, Entry, Failure, MailId, Name, OfferId, Op, Outcome, Payload,
-    Reply, Round, Rows, RunId, RunRow, RunState, Sent, Taken, Target, Then, UndoBy, UndoMark,
-    WaitId, decode_entries,
+    Reply, Round, Rows, RunId, RunRow, RunState, Sent, Start, Taken, Target, Then, UndoBy,
+    UndoMark, WaitId, decode_entries,
 };
 
 use crate::site;
@@ -73,6 +73,8 @@ pub(crate) struct Book {
     resumed: BTreeMap<RunId, u32>,
     /// Batches that something follows, and what that is known by.
     pub(crate) batches: BTreeMap<RunId, u32>,
+    /// The last of those that are alike, by workflow and key.
+    alike: BTreeMap<(Name, Name), RunId>,
     /// What is known of runs that belong together.
     pub(crate) kin: crate::kin::Kin,
     pub(crate) violations: Vec<String>,
@@ -130,6 +132,9 @@ impl Book {
                 if started.new && self.deleted.remove(&started.run) {
                     self.started_again += 1;
                 }
+                if started.new {
+                    self.alike(start, rows);
+                }
                 if let (Some(signal), Some(sent)) = (&start.signal, started.sent) {
                     self.sent(&signal.payload, sent, rows);
                 }
@@ -148,6 +153,31 @@ impl Book {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// What is like another that was started before does not start again in its time.
+    fn alike(&mut self, start: &Start, rows: &Rows) {
+        let Some(dedupe) = &start.dedupe else { return };
+        let of = (start.workflow.clone(), dedupe.key.clone());
+        let run = start.run;
+        let Some(row) = rows.run(run) else { return };
+        let before = self.alike.insert(of, run);
+        let before = before.filter(|before| *before != run);
+        let Some(before) = before.and_then(|before| rows.run(before)) else {
+            return;
+        };
+        let waits = before.head == 1
+            && before.owner.is_none()
+            && before.cancel == CancelMark::None
+            && !before.state.has_ended();
+        let stands_for_it = match dedupe.last {
+            true => waits,
+            false => row.created_at < before.created_at.after(dedupe.window),
+        };
+        if stands_for_it {
+            let found = format!("co_30: {run} was started, and is like {}", before.id);
+            self.complain(&found);
         }
     }
 

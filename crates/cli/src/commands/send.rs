@@ -32,6 +32,20 @@ pub struct Send {
     /// Not before this long from now, such as `90s`, `15min`, `2h` or `3d`.
     #[arg(long, value_parser = span)]
     delay: Option<Duration>,
+    /// Only the first with this key in the time that `--window` says is sent.
+    #[arg(
+        long,
+        value_name = "KEY",
+        requires = "window",
+        conflicts_with = "debounce"
+    )]
+    dedupe: Option<String>,
+    /// Begins when no other with this key has come for as long as `--window` says.
+    #[arg(long, value_name = "KEY", requires = "window")]
+    debounce: Option<String>,
+    /// The time in which commands are alike, such as `90s` or `15min`.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    window: Option<Duration>,
     #[command(flatten)]
     waiting: Waiting,
     #[command(flatten)]
@@ -50,6 +64,12 @@ impl Send {
         }
         if let Some(key) = self.flow_key {
             send = send.flow_key(key);
+        }
+        if let Some((key, window)) = self.dedupe.zip(self.window) {
+            send = send.dedupe(key, window);
+        }
+        if let Some((key, window)) = self.debounce.zip(self.window) {
+            send = send.debounce(key, window);
         }
         for (name, value) in self.label {
             send = send.label(name, value);

@@ -31,7 +31,10 @@ pub(super) fn check(start: &Start) -> Result<(), Refusal> {
     }
     large("commands", limits::BATCH, batch.members.len())?;
     large("bytes of payloads", limits::BATCH_BYTES, batch.bytes())?;
-    let alone = |its: &Start| its.claimant.is_none() && its.first.is_none() && its.signal.is_none();
+    let alone = |its: &Start| {
+        let goes = its.claimant.is_none() && its.first.is_none() && its.signal.is_none();
+        goes && its.dedupe.is_none()
+    };
     let plain = |its: &Start| alone(its) && its.batch.is_none() && its.workflow != BATCH;
     let parent = Some(Batch::parent(start.run));
     let fits = (start.workflow == BATCH && alone(start))

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::batches::{self, Together};
+use super::operators::NOBODY;
 use super::wakes::grant;
-use super::{rounds, run_key, signals};
+use super::{rounds, run_key, signals, undos};
 use crate::message::digest;
 use crate::mutant::{self, Mutant};
 use crate::{
@@ -21,12 +22,15 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
         let signal = start.signal.as_ref();
         let sent = signal.map(|signal| signals::send_to(Some(run), signal, rows, now));
         return Ok(Started {
-            run,
-            new: false,
-            first: None,
             sent: sent.transpose()?,
-            claimed: Vec::new(),
+            ..alone(run, false)
         });
+    }
+    if let Some(run) = start.is_like(rows, now)
+        && !mutant::on(Mutant::DedupeIgnored)
+    {
+        replace(start, run, rows, now);
+        return Ok(alone(run, false));
     }
     if let Some(signal) = &start.signal {
         signals::may_send(signal, rows)?;
@@ -39,15 +43,9 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
     if start.batch.is_some() {
         batches::open(start, rows, now);
         join(&mut rows.journal, entry);
-        return Ok(Started {
-            run: start.run,
-            new: true,
-            first: None,
-            sent: None,
-            claimed: Vec::new(),
-        });
+        return Ok(alone(start.run, true));
     }
-    let due = start.at.is_none_or(|at| at <= now);
+    let due = start.begins_at(now).is_none_or(|at| at <= now);
     let lane = rows.run(start.run).expect("just made").lane;
     // Permits are given by claims alone.
     let takes = due && !rows.is_limited(lane);
@@ -75,6 +73,42 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
         sent,
         claimed: Vec::new(),
     })
+}
+
+/// This run is there, and nothing else was done.
+fn alone(run: RunId, new: bool) -> Started {
+    Started {
+        run,
+        new,
+        first: None,
+        sent: None,
+        claimed: Vec::new(),
+    }
+}
+
+/// The run that waits for others like it takes this one's input, and waits on: its next execution.
+fn replace(start: &Start, run: RunId, rows: &mut Rows, now: Timestamp) {
+    if !start.dedupe.as_ref().is_some_and(|dedupe| dedupe.last) {
+        return;
+    }
+    let row = rows.run(run).expect("found");
+    let lane = rows.lane(row.lane).clone();
+    let started = Entry::Started {
+        workflow: lane.workflow,
+        version: lane.version,
+        input: start.input.clone(),
+        unsettled: None,
+        context: start.context.clone(),
+    };
+    undos::append(rows, run, &[Entry::Continued], now);
+    let epoch = rows.run(run).expect("found").epoch - 1;
+    let started = encode_entries(&[started]);
+    rounds::continue_as_new(rows, (run, epoch), (&started, None), NOBODY, now);
+    let row = rows.run_mut(run).expect("found");
+    row.news_at = start.begins_at(now);
+    row.settle(now);
+    let (lane, at) = (row.lane, row.ready_at.unwrap_or(now));
+    rows.hints.push(Hint::Ready(lane, at));
 }
 
 /// What tells a request from another under the same key. Without one nobody asks.
@@ -112,6 +146,11 @@ pub(super) fn check(start: &Start) -> Result<(), Refusal> {
         .is_some_and(|signal| !is_for_it(signal))
     {
         let what = "its first signal is for another run";
+        return Err(Refusal::Inconsistent { run, what });
+    }
+    let alone = start.parent.is_none() && start.signal.is_none() && start.batch.is_none();
+    if start.dedupe.is_some() && !alone {
+        let what = "what stands for others like it is waited for, signalled or a batch";
         return Err(Refusal::Inconsistent { run, what });
     }
     batches::check(start)
@@ -206,6 +245,14 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         };
         rows.keys.put(run_key(&start.namespace, key), row);
     }
+    if let Some(key) = start.dedupe_key() {
+        let row = KeyRow {
+            run: Some(start.run),
+            digest: 0,
+            sent: None,
+        };
+        rows.keys.put(key, row);
+    }
     let started = Entry::Started {
         workflow,
         version,
@@ -251,7 +298,7 @@ fn fresh(start: &Start, lane: LaneId, now: Timestamp) -> RunRow {
         owner: None,
         lease_until: None,
         ready_at: None,
-        news_at: Some(start.at.map_or(now, |at| at.max(now))),
+        news_at: Some(start.begins_at(now).map_or(now, |at| at.max(now))),
         timer_at: None,
         head: 1,
         mail_last: 0,

@@ -241,6 +241,12 @@ fn of_start(start: &Start, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         }
         Stage::Gates | Stage::Rest | Stage::Found => {}
     }
+    match stage {
+        Stage::Keys => out.extend(start.dedupe_key().map(Need::Key)),
+        Stage::Runs => out.extend(start.last_alike(rows).map(Need::Run)),
+        Stage::Rest => out.extend(start.last_alike(rows).map(Need::Inbox)),
+        Stage::Gates | Stage::Found => {}
+    }
     if let Some(signal) = &start.signal {
         let has_key = key.and_then(|key| target_run(rows, &start.namespace, &key));
         let to = has_key.unwrap_or(start.run);

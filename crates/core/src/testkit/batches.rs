@@ -1,7 +1,7 @@
 //! Batches of a few commands, some of which are there already.
 
-use super::{Draw, Maker};
-use crate::{BATCH, Batch, Start};
+use super::{Draw, FLOW_KEYS, Maker};
+use crate::{BATCH, Batch, Dedupe, Start};
 
 impl Maker<'_> {
     /// Now and then a batch stands where a plain start would.
@@ -32,4 +32,15 @@ impl Maker<'_> {
             ..start
         }
     }
+}
+
+/// The start, sometimes as one of several that are alike.
+pub(super) fn alike(start: Start, draw: &mut Draw) -> Start {
+    let alone = start.batch.is_none() && start.signal.is_none() && start.parent.is_none();
+    let dedupe = (alone && draw.one_in(4)).then(|| Dedupe {
+        key: draw.pick(&FLOW_KEYS).clone(),
+        window: draw.span(),
+        last: draw.one_in(2),
+    });
+    Start { dedupe, ..start }
 }

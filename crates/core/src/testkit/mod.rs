@@ -14,6 +14,8 @@ use std::time::Duration;
 pub use draw::Draw;
 pub use facts::adding;
 
+use batches::alike;
+
 use crate::{
     Accept, Anew, Audited, Cancel, Claim, Claimant, Complete, Delete, Entry, Forget, Join, Lane,
     LaneId, Limit, Name, Offer, Op, Patch, Payload, Policy, PublicationId, Publish, QueueId,
@@ -54,7 +56,8 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
         11..24 => {
             let start = maker.start(&mut draw);
             let start = maker.dressed(start, &mut draw);
-            Op::Start(maker.batched(start, &mut draw))
+            let start = maker.batched(start, &mut draw);
+            Op::Start(alike(start, &mut draw))
         }
         24..36 => maker.claim(&mut draw),
         36..70 => maker.commit(&mut draw),
@@ -215,6 +218,7 @@ impl Maker<'_> {
             labels: (0..draw.below(3)).map(|_| label(draw)).collect(),
             priority: [0, 0, 0, -1, 5][draw.below(5) as usize],
             flow_key: draw.one_in(4).then(|| draw.pick(&FLOW_KEYS).clone()),
+            dedupe: None,
             at: draw.one_in(6).then_some(at),
             parent: None,
             deadlines: draw.deadlines(self.now),

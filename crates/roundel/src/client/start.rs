@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::{
-    Deadlines, Lane, Name, Op, Reply, Signal as SignalOp, Start, Started, Target, Timestamp,
+    Deadlines, Dedupe, Lane, Name, Op, Reply, Signal as SignalOp, Start, Started, Target, Timestamp,
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -78,6 +78,28 @@ impl<O> StartRun<O> {
         let key = Name::new(key.into());
         self.with(|start| {
             start.flow_key = Some(key?);
+            Ok(())
+        })
+    }
+
+    /// Only the first of those with this key in this time is started, whatever the others are
+    /// given: they are answered with the first. Keys are those of the workflow, or queue.
+    pub fn dedupe(self, key: impl Into<Cow<'static, str>>, window: Duration) -> Self {
+        self.alike(key.into(), window, false)
+    }
+
+    /// Begins when no other with this key has come for this long: each takes the place of the one
+    /// before, which waits on with the new input. One that has begun is left alone. Keys are those
+    /// of the workflow, or queue.
+    pub fn debounce(self, key: impl Into<Cow<'static, str>>, quiet: Duration) -> Self {
+        self.alike(key.into(), quiet, true)
+    }
+
+    fn alike(self, key: Cow<'static, str>, window: Duration, last: bool) -> Self {
+        let key = Name::new(key);
+        self.with(|start| {
+            let key = key?;
+            start.dedupe = Some(Dedupe { key, window, last });
             Ok(())
         })
     }
@@ -233,7 +255,8 @@ impl Inner {
     fn local(&self, start: &Start) -> Option<(&Arc<Worker>, Lane, Arc<Port>)> {
         let worker = self.worker.as_ref()?;
         let later = start.at.is_some() || start.priority != 0;
-        let alone = start.batch.is_none() && start.flow_key.is_none();
+        let alike = start.dedupe.is_some();
+        let alone = start.batch.is_none() && start.flow_key.is_none() && !alike;
         if later || !alone || !worker.may_begin_here(&start.workflow) {
             return None;
         }

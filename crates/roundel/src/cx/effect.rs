@@ -68,6 +68,17 @@ impl Attempt {
         })
     }
 
+    /// This attempt may take at least this long from now, though attempts are limited
+    /// ([`Effect::attempt_timeout`](crate::Effect::attempt_timeout),
+    /// [`Command::attempt_timeout`](crate::Command::attempt_timeout)): for work that goes well and
+    /// is not done. Said again and again, it is a heartbeat, without which the attempt ends. It
+    /// never shortens the time, and does nothing once the attempt has ended or where there is no
+    /// limit. The lease is another matter: it is kept for as long as the process lives.
+    pub fn extend(&self, span: Duration) {
+        let mut inner = self.shared.lock();
+        inner.extended.push((self.call, self.number, span));
+    }
+
     /// Whose.
     #[must_use]
     pub fn run(&self) -> RunId {

@@ -72,6 +72,8 @@ pub(crate) struct Inner {
     pub(crate) finally: bool,
     /// It is parked by a failure that is nobody's business, also where somebody waits for it.
     pub(crate) parks: bool,
+    /// Attempts that want more time: of which call, which attempt, how long.
+    pub(crate) extended: Vec<(u32, u32, std::time::Duration)>,
     /// What becomes of it if it misses its deadline.
     pub(crate) when_late: crate::names::WhenLate,
     /// What the step at hand publishes.

@@ -22,6 +22,22 @@ impl LiveRun {
         inner.let_run(call);
     }
 
+    /// Attempts that said that they need longer get it, if they are still the last of their call.
+    pub(super) fn extend_attempts(&mut self, now: Timestamp) {
+        let extended = std::mem::take(&mut self.shared.lock().extended);
+        for (call, number, span) in extended {
+            let inner = self.shared.lock();
+            let before = inner.calls.get(&call).map(|slot| slot.attempts.len());
+            drop(inner);
+            let last = before.is_some_and(|before| before + 1 == number as usize);
+            let timer = self.attempt_timer(call);
+            if last && self.timers.remove(&timer) {
+                let until = now.after(span).max(timer.0);
+                self.timers.insert((until, call, Due::AttemptEnds));
+            }
+        }
+    }
+
     /// An attempt of an effect has ended.
     pub(super) fn finish_attempt(
         &mut self,

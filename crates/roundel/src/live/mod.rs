@@ -363,6 +363,7 @@ impl LiveRun {
             self.finish_attempt(call, result, now);
             return Ok(true);
         }
+        self.extend_attempts(now);
         self.fire_due(now)
     }
 

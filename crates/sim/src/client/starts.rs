@@ -1,8 +1,10 @@
 //! Clients start runs, at best in their own process and with the first round.
 
 use roundel::sim::Turn;
+use std::time::Duration;
+
 use roundel_core::{
-    BATCH, Claimant, Deadline, Deadlines, Op, Reply, RunId, Start, Target, Timestamp,
+    BATCH, Claimant, Deadline, Deadlines, Dedupe, Name, Op, Reply, RunId, Start, Target, Timestamp,
 };
 
 use super::Stage;
@@ -49,10 +51,11 @@ impl World<'_> {
             version: Some(self.flows[flow].version),
             key,
             flow_key: self.flow_key(),
+            dedupe: self.dedupe(),
             deadlines: self.hurry_up(flow, run),
             ..Start::new(NAMESPACE, run, self.flows[flow].name.clone(), input)
         };
-        if self.random.once_in(5) {
+        if self.random.once_in(5) && start.dedupe.is_none() {
             let mut signal = self.signal(Target::Run(run), index);
             if let Some(key) = &start.key {
                 signal.target = Target::Key(key.clone());
@@ -63,13 +66,23 @@ impl World<'_> {
         let home = self.clients[index].home;
         let here = self.workers[home].has_room() && !self.workers[home].is_away(self.now);
         let here = here && self.knows(home, &start);
-        if here && self.random.once_in(2) {
+        if here && self.random.once_in(2) && start.dedupe.is_none() {
             return self.start_here(index, start);
         }
         if here && start.key.is_none() {
             self.workers[home].expect(&start);
         }
         self.clients[index].stage = Stage::Asks(Box::new(Op::Start(start)), self.now);
+    }
+
+    /// Some are like others.
+    fn dedupe(&mut self) -> Option<Dedupe> {
+        let wanted = self.random.once_in(8);
+        wanted.then(|| Dedupe {
+            key: Name::constant(["a", "b"][self.random.below(2)]),
+            window: Duration::from_millis(self.random.next() % 3_000),
+            last: self.random.once_in(2),
+        })
     }
 
     /// Some trees must have ended by then.

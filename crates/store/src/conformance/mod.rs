@@ -99,6 +99,7 @@ macro_rules! conformance {
                 co_30_a_run_that_goes_with_its_permit_leaves_room
                 co_30_one_key_does_not_keep_the_others_waiting
                 co_30_no_more_of_a_key_are_leased_than_may_be
+                co_30_of_starts_that_are_alike_one_is_started
                 co_30_priority_and_delay_hold_within_a_key
                 co_30_who_is_lost_or_asked_to_end_is_found_by_its_key_too
             }

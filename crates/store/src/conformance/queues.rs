@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use roundel_core::{Audited, Claim, Flow, Limit, Name, Op, QueueId, Rate, Reply, RunId, RunState};
+use roundel_core::{
+    Audited, Claim, Dedupe, Flow, Limit, Name, Op, QueueId, Rate, Reply, RunId, RunState, Start,
+};
 
 use super::Make;
 use super::desk::Desk;
-use super::words::{A, B, LEASE, NS, lane, opening, suspending};
+use super::words::{A, B, LEASE, NS, lane, opening, suspending, value};
 use crate::{Answer, Query, QueueView};
 
 fn queue() -> QueueId {
@@ -308,4 +310,54 @@ pub fn co_30_who_is_lost_or_asked_to_end_is_found_by_its_key_too(make: &Make) {
     desk.must(limiting(|limit| limit.paused = Some(true)));
     desk.cancel(lost);
     assert_eq!(desk.claimed_ids(B, 9), [lost]);
+}
+
+pub fn co_30_of_starts_that_are_alike_one_is_started(make: &Make) {
+    let mut desk = Desk::new(make);
+    let mut alike = |last| {
+        let dedupe = Dedupe {
+            key: Name::constant("anna"),
+            window: Duration::from_secs(60),
+            last,
+        };
+        Start {
+            dedupe: Some(dedupe),
+            ..desk.starting()
+        }
+    };
+    let [first, second, third, fourth] = [false; 4].map(&mut alike);
+    let [waits, takes_over, last] = [true; 3].map(&mut alike);
+    assert!(desk.started(first.clone()).new);
+    // Also within one transaction.
+    let answers = desk.batch(vec![Op::Start(second), Op::Start(third)]);
+    for answer in answers {
+        match answer {
+            Ok(Reply::Started(started)) => {
+                assert_eq!((started.run, started.new), (first.run, false));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    desk.pass(Duration::from_secs(60));
+    assert!(desk.started(fourth.clone()).new, "its time is over");
+    // The key now leads to the fourth, which is no longer waiting: the next waits for a while.
+    desk.claim(A, 9);
+    desk.end(first.run);
+    desk.end(fourth.run);
+    assert!(desk.started(waits.clone()).new);
+    assert_eq!(desk.claimed_ids(A, 9), []);
+    desk.pass(Duration::from_secs(40));
+    let other = Start {
+        input: value(8),
+        ..takes_over
+    };
+    let started = desk.started(other);
+    assert_eq!((started.run, started.new), (waits.run, false));
+    desk.pass(Duration::from_secs(40));
+    assert_eq!(desk.claimed_ids(A, 9), [], "it was postponed");
+    desk.pass(Duration::from_secs(20));
+    assert_eq!(desk.claimed_ids(A, 9), [waits.run]);
+    let row = desk.run(waits.run);
+    assert_eq!((row.execution, row.head), (2, 1));
+    assert!(desk.started(last).new, "the other has begun");
 }

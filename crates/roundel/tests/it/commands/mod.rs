@@ -1,11 +1,13 @@
 //! Commands: sent once, handled with retries, answered once; parked when nobody but an operator
 //! can help, also where somebody waits for the reply.
 
+mod alike;
 mod audits;
 mod batches;
 mod callers;
 mod conditions;
 mod inside;
+mod longer;
 mod queues;
 mod troubles;
 
