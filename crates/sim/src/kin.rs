@@ -304,9 +304,6 @@ impl World<'_> {
         };
         let late = |failure: &Failure| failure.code == Deadline::CODE;
         let set_by = row.deadlines.forward.map(|due| due.set_by);
-        if late(failure) && row.undo == UndoMark::Kept {
-            self.marks.hit(Mark::FailedWhenLate);
-        }
         if late(failure) {
             self.marks.hit(Mark::DeadlineMissed);
             if Some(run) != set_by && row.parent.map(|parent| parent.run) != set_by {

@@ -88,7 +88,6 @@ marks! {
     SettledAndUndone "undone_but_for_what_was_settled",
     DeadlineMissed "deadline_missed",
     DeadlineLifted "deadline_lifted",
-    FailedWhenLate "failed_when_late",
     DeadlineFromAbove "deadline_from_above_missed",
     RollbackTooLate "rollback_deadline_missed",
     QueueFull "queue_full",
