@@ -38,6 +38,7 @@ mod payload;
 mod queues;
 mod relocate;
 mod runs;
+mod schedules;
 mod send;
 mod show;
 mod signed;
@@ -78,6 +79,9 @@ pub enum Command {
     Batches(Batches),
     /// Queues that have limits: pause, resume and limit them.
     Queues(Queues),
+    /// Schedules: what is started again and again, by itself.
+    #[command(subcommand)]
+    Schedules(Schedules),
     /// What waits for an operator: commands, runs, rollbacks and signals.
     #[command(subcommand)]
     Parked(Box<Parked>),
@@ -99,6 +103,7 @@ pub use parked::Parked;
 pub use queues::Queues;
 pub use relocate::Move;
 pub use runs::Command as Runs;
+pub use schedules::Schedules;
 pub use send::{Offer, Signal};
 pub use start::Start;
 pub use topics::{Publish, Topics};
@@ -128,6 +133,7 @@ impl Command {
             Command::Commands(args) => args.output(),
             Command::Batches(args) => args.output(),
             Command::Queues(args) => args.output(),
+            Command::Schedules(args) => args.output(),
             Command::Parked(args) => args.output(),
             Command::Audit(args) => args.output(),
             Command::Verify(args) => &args.output,
@@ -155,6 +161,7 @@ impl Command {
             Command::Commands(args) => args.run(client).await,
             Command::Batches(args) => args.run(client).await,
             Command::Queues(args) => args.run(client).await,
+            Command::Schedules(args) => args.run(client).await,
             Command::Parked(args) => args.run(client).await,
             Command::Audit(args) => args.run(client).await,
             Command::Verify(_) | Command::Migrate(_) | Command::Move(_) => {

@@ -32,6 +32,7 @@ mod reply;
 mod retry;
 mod rows;
 mod run;
+mod schedule;
 mod scope;
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -74,6 +75,10 @@ pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};
 pub use run::{
     CancelMark, Fence, Lane, LaneId, Parent, RunRow, RunState, StateRow, Told, UndoMark, WorkerRow,
+};
+pub use schedule::{
+    Asked, Begun, Calendar, CatchUp, Done, Overlap, Pass, Reason, Remembered, SCHEDULE,
+    ScheduleState, Tick, Times, Timetable, What, instant, pass, read_instant,
 };
 pub use scope::{
     Emitted, LatchId, LatchRow, PublicationRow, ScopeEnd, SubscriptionId, SubscriptionRow,

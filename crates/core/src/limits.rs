@@ -70,3 +70,15 @@ pub const HEAD_START: Duration = Duration::from_millis(50);
 pub const REMAINDER: usize = 100;
 /// Visits of a saga's steps, unless it says another number.
 pub const SAGA_VISITS: u32 = 1_000;
+/// Bytes in the name of a schedule: the keys of what it starts hold it.
+pub const SCHEDULE_BYTES: usize = 128;
+/// The shortest interval of a schedule.
+pub const EVERY: Duration = Duration::from_secs(1);
+/// Times that a schedule makes up for, or starts for one range of the past.
+pub const MADE_UP: usize = 1_000;
+/// Times of a schedule that wait for what it started before.
+pub const TICKS_WAITING: usize = 10_000;
+/// Requests to a schedule that it has not seen yet.
+pub const ASKED: usize = 100;
+/// What a schedule remembers of what it did.
+pub const REMEMBERED: usize = 20;

@@ -127,10 +127,17 @@ pub enum Mutant {
     LateUndone,
     /// What is like another that was sent shortly before is sent again.
     DedupeIgnored,
+    /// A schedule does not settle the times for which it starts something, nor give it a key.
+    TickFiredTwice,
+    /// A schedule forgets the times that came while nobody was there.
+    LateTickLost,
+    /// A schedule starts what is due whatever it started before.
+    OverlapIgnored,
 }
 
 impl Mutant {
-    /// All but the canary and what only a script finds.
+    /// All but the canary, what only a script finds, and bugs of schedules, which are found by
+    /// exploration.
     pub const ALL: [Mutant; 75] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,

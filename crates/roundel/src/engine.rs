@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{BATCH, Failure, Name, limits};
+use roundel_core::{BATCH, Failure, Name, SCHEDULE, limits};
 use roundel_store::{Clock, Store, Tx};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -174,8 +174,11 @@ impl EngineBuilder {
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
         let key = (workflow.name(), workflow.exact_version().unwrap_or(1));
-        if key.0 == BATCH {
-            let text = format!("the workflow `{BATCH}` is the engine's own; choose another name");
+        if key.0 == BATCH || key.0 == SCHEDULE {
+            let text = format!(
+                "the workflow `{}` is the engine's own; choose another name",
+                key.0
+            );
             self.config = Err(Error::Setup(text));
             return self;
         }
@@ -406,6 +409,7 @@ impl EngineBuilder {
         let mut handlers = self.handlers;
         if !handlers.is_empty() {
             handlers.insert((BATCH, 1), erased(crate::batch::run));
+            handlers.insert((SCHEDULE, 1), erased(crate::schedule::run));
         }
         let worker = Arc::new(Worker::new(config, post.clone(), handlers, shared));
         store.listen(Arc::new(Ear::new(&worker)));

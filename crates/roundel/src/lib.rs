@@ -19,6 +19,7 @@ mod place;
 mod post;
 mod rests;
 mod saga;
+mod schedule;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
@@ -29,7 +30,8 @@ mod worker;
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
 pub use client::{
     Audit, Client, Document, Facts, Handle, Parked, Preview, Queue, QueueLimits, RecordFacts,
-    Remedied, Remedy, Runs, SendTo, StartRun, To, Trouble, TroubleGroup, TroubleId, WouldUndo,
+    Remedied, Remedy, Runs, Schedule, ScheduleSet, ScheduleView, SendTo, StartRun, To, Trouble,
+    TroubleGroup, TroubleId, WouldUndo,
 };
 pub use command::{Command, SendInStep};
 pub use cx::{
@@ -43,10 +45,11 @@ pub use metrics::{Metrics, Waits};
 pub use names::{Key, Signal, Topic, Undo, Workflow};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
-    AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Cancelled, Class, Context,
-    Deadline, Deadlines, DocumentId, DocumentRow, Emitted, Entry, FactId, FactRow, Failure, Joined,
-    Name, Op, Patched, Payload, PublicationId, Published, QueueRow, Rate, RecordedFact, Refusal,
-    Remainder, Remaining, Reply, Retry, RunId, RunState, Sent, Timestamp, Undone, limits,
+    AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Calendar, Cancelled, CatchUp,
+    Class, Context, Deadline, Deadlines, DocumentId, DocumentRow, Emitted, Entry, FactId, FactRow,
+    Failure, Joined, Name, Op, Overlap, Patched, Payload, PublicationId, Published, QueueRow, Rate,
+    RecordedFact, Refusal, Remainder, Remaining, Remembered, Reply, Retry, RunId, RunState,
+    ScheduleState, Sent, Timestamp, Timetable, Undone, What, instant, limits, read_instant,
 };
 pub use roundel_store::{
     AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, ManualClock, Objects,
@@ -54,6 +57,7 @@ pub use roundel_store::{
     SystemClock, Tx, TxError, Value,
 };
 pub use saga::{Next, Saga, SagaState, Visit};
+pub use schedule::{SCHEDULED_AT, Timed};
 
 /// The guide's examples, run as tests. Those that make files are run by `cargo xtask newcomer`.
 #[cfg(doctest)]
@@ -70,6 +74,8 @@ mod guide {
     #[cfg(feature = "postgres")]
     #[doc = include_str!("../../../docs/guide/postgres.md")]
     struct Postgres;
+    #[doc = include_str!("../../../docs/guide/schedules.md")]
+    struct Schedules;
     #[doc = include_str!("../../../docs/guide/steps-and-effects.md")]
     struct StepsAndEffects;
     #[cfg(feature = "testkit")]

@@ -11,5 +11,6 @@ mod mounted;
 mod moving;
 mod queues;
 mod reference;
+mod schedules;
 mod support;
 mod verify;

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 45] = [
+const COMMANDS: [&[&str]; 54] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -36,6 +36,15 @@ const COMMANDS: [&[&str]; 45] = [
     &["queues", "set"],
     &["queues", "pause"],
     &["queues", "resume"],
+    &["schedules", "list"],
+    &["schedules", "show"],
+    &["schedules", "add"],
+    &["schedules", "pause"],
+    &["schedules", "resume"],
+    &["schedules", "run"],
+    &["schedules", "backfill"],
+    &["schedules", "next"],
+    &["schedules", "remove"],
     &["parked", "list"],
     &["parked", "count"],
     &["parked", "groups"],

@@ -11,6 +11,7 @@ mod entries;
 mod gather;
 mod reader;
 mod rows;
+mod schedules;
 
 pub use reader::Reader;
 
@@ -69,11 +70,13 @@ pub enum Invariant {
     Isolation,
     /// What was done in somebody's name is there, in order, as it was written.
     Audit,
+    /// What a schedule says of its times fits together.
+    Schedules,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 22] = [
+    pub const ALL: [Invariant; 23] = [
         Invariant::OneEffect,
         Invariant::NoLostMessage,
         Invariant::OneEnd,
@@ -96,6 +99,7 @@ impl Invariant {
         Invariant::Storage,
         Invariant::Isolation,
         Invariant::Audit,
+        Invariant::Schedules,
     ];
 
     /// The word that is shown, with its number.
@@ -124,6 +128,7 @@ impl Invariant {
             Invariant::Storage => "inv24_storage",
             Invariant::Isolation => "inv25_isolation",
             Invariant::Audit => "inv26_audit",
+            Invariant::Schedules => "inv31_schedules",
         }
     }
 }
@@ -256,6 +261,7 @@ fn of_run(id: RunId, record: &RunRecord, read: &Read<'_>, out: &mut Vec<Violatio
     let mut report = Report { run: Some(id), out };
     rows::run(record, read, &mut report);
     entries::run(record, read, &mut report);
+    schedules::run(record, &mut report);
 }
 
 /// Checks the rows of one run: what holds after any list of operations.

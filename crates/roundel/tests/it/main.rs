@@ -16,6 +16,7 @@ mod flows;
 mod moving;
 mod objects;
 mod rounds;
+mod schedules;
 mod signals;
 mod smoke;
 mod support;

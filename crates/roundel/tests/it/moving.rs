@@ -75,6 +75,7 @@ pairs![
     runs_at_every_sort_of_wait_go_on_where_they_were_moved_to,
     what_is_interrupted_changes_nothing_and_can_be_done_again,
     what_somebody_works_on_is_not_moved,
+    fa_20_schedules_go_on_where_they_were_moved_to,
     whoever_has_the_source_open_commits_nothing_more,
 ];
 
@@ -585,4 +586,36 @@ async fn whoever_has_the_source_open_commits_nothing_more(from: Db, to: Db) {
     assert_eq!(soon("its end", handle.result()).await.unwrap(), 3);
     assert_eq!(outside.trace.all(), ["gated"]);
     process.shutdown().await;
+}
+
+async fn fa_20_schedules_go_on_where_they_were_moved_to(from: Db, to: Db) {
+    let from = from.with_manual_clock().left_behind();
+    let to = to.with_the_clock_of(&from);
+    let app = |engine: EngineBuilder| {
+        engine.register(TIMER, |_: Cx, number: u32| async move { Ok(number) })
+    };
+    let started = async |process: &Process| {
+        let runs = process.runs().with_label("schedule", "hourly").unwrap();
+        runs.fetch().await.unwrap().items.len()
+    };
+    let process = from.start(app).await;
+    let schedule = process.schedule("hourly");
+    schedule.set(TIMER.timed(&7).every(HOUR)).await.unwrap();
+    from.advance(HOUR);
+    let begins = async || started(&process).await == 1;
+    until("it has started one", begins).await;
+    let before = schedule.show().await.unwrap();
+    process.shutdown().await;
+    moves(&from, &to).await.unwrap();
+    let process = to.start(app).await;
+    let after = process.schedule("hourly").show().await.unwrap();
+    assert_eq!(
+        (&after.run, &after.timetable),
+        (&before.run, &before.timetable)
+    );
+    to.advance(HOUR);
+    until("it has started the next", async || {
+        started(&process).await == 2
+    })
+    .await;
 }

@@ -1,0 +1,173 @@
+//! Schedules as they are, for people and for programs.
+
+use roundel::{
+    Client, Overlap, Remembered, RunState, ScheduleView, Timestamp, Timetable, What, instant,
+};
+use serde_json::{Value, json};
+
+use super::{List, Named, known};
+use crate::exit::{Exit, Result};
+use crate::show::table::{self, fixed, flexible, plain};
+use crate::show::{Style, clean, time};
+
+/// When, in words.
+fn words(timetable: &Timetable) -> String {
+    match &timetable.calendar {
+        roundel::Calendar::Every(every) => format!("every {}", time::span(*every)),
+        calendar => calendar.to_string(),
+    }
+}
+
+fn state(view: &ScheduleView, now: Timestamp) -> (Style, &'static str) {
+    match view.run_state {
+        RunState::Parked => (Style::Look, "parked"),
+        state if state.has_ended() => (Style::Dim, "ended"),
+        _ if view.state.paused => (Style::Look, "paused"),
+        _ if next(view, now).is_none() => (Style::Dim, "over"),
+        _ => (Style::Plain, "on"),
+    }
+}
+
+fn next(view: &ScheduleView, now: Timestamp) -> Option<Timestamp> {
+    let next = view.next(now, 1).ok()?;
+    next.first().copied()
+}
+
+/// The next time, and how long until then.
+pub(super) fn next_of(view: &ScheduleView, now: Timestamp) -> String {
+    next(view, now).map_or_else(|| "none".to_owned(), |at| time::both(at, now))
+}
+
+fn what(what: What) -> &'static str {
+    match what {
+        What::Started => "started",
+        What::Repeated => "was there",
+        What::Skipped => "skipped",
+        What::Missed => "missed",
+        What::Refused => "refused",
+    }
+}
+
+pub(super) fn as_json(view: &ScheduleView, now: Timestamp) -> Value {
+    let (table, done) = (&view.timetable, &view.state.done);
+    let recent =
+        |did: &Remembered| json!({"at": instant(did.at), "what": did.what, "run": did.run});
+    let kind = if table.command { "command" } else { "workflow" };
+    json!({
+        "name": view.name,
+        "run": view.run,
+        "state": state(view, now).1,
+        "calendar": table.calendar,
+        kind: table.workflow,
+        "input": table.input,
+        "overlap": table.overlap,
+        "catch_up": table.catch_up,
+        "grace_ms": u64::try_from(table.grace.as_millis()).unwrap_or(u64::MAX),
+        "next": next(view, now).map(instant),
+        "running": done.running,
+        "waiting": done.waiting.len(),
+        "started": done.started,
+        "skipped": done.skipped,
+        "missed": done.missed,
+        "recent": done.recent.iter().map(recent).collect::<Vec<_>>(),
+    })
+}
+
+pub(super) async fn list(args: &List, client: &Client) -> Result<Exit> {
+    let (after, limit) = (args.paging.after, args.paging.limit());
+    let page = client.schedules(after, limit).await?;
+    let (mut screen, now) = (args.output.screen(), client.now());
+    if args.output.json {
+        page.items
+            .iter()
+            .for_each(|view| screen.json(&as_json(view, now)));
+        screen.flush()?;
+        return Ok(Exit::Done);
+    }
+    if page.items.is_empty() {
+        let namespace = client.namespace();
+        args.output
+            .note(&format!("no schedules in namespace `{namespace}`"));
+        return Ok(Exit::Done);
+    }
+    let columns = [
+        flexible("schedule"),
+        fixed("state"),
+        flexible("when"),
+        flexible("starts"),
+        fixed("next"),
+        fixed("started"),
+        fixed("skipped"),
+        fixed("missed"),
+    ];
+    let row = |view: &ScheduleView| {
+        let (style, state) = state(view, now);
+        let done = &view.state.done;
+        let next = next(view, now).map(|at| time::from_now(at, now));
+        vec![
+            plain(view.name.clone()),
+            (style, state.to_owned()),
+            plain(words(&view.timetable)),
+            plain(view.timetable.workflow.as_str()),
+            plain(next.unwrap_or_default()),
+            plain(done.started.to_string()),
+            plain(done.skipped.to_string()),
+            plain(done.missed.to_string()),
+        ]
+    };
+    let rows: Vec<_> = page.items.iter().map(row).collect();
+    table::show(&mut screen, &columns, &rows);
+    screen.flush()?;
+    if let Some(last) = page.items.last().filter(|_| page.more) {
+        let last = last.run;
+        args.output.note(&format!("there are more: --after {last}"));
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) async fn show(args: &Named, client: &Client) -> Result<Exit> {
+    let view = known(args.schedule(client).show().await)?;
+    let (mut screen, now) = (args.output.screen(), client.now());
+    if args.output.json {
+        screen.json(&as_json(&view, now));
+        screen.flush()?;
+        return Ok(Exit::Done);
+    }
+    let (table, done) = (&view.timetable, &view.state.done);
+    let mut say = |name: &str, style: Style, text: &str| {
+        let name = screen.paint(Style::Dim, &format!("{name:<10}"));
+        let text = screen.paint(style, &clean(text));
+        screen.line(&format!("{name}{text}"));
+    };
+    let (style, state) = state(&view, now);
+    say("schedule", Style::Head, &view.name);
+    say("state", style, state);
+    say("when", Style::Plain, &words(table));
+    let kind = if table.command { "sends" } else { "starts" };
+    say(kind, Style::Plain, table.workflow.as_str());
+    say("input", Style::Plain, table.input.as_str());
+    let busy = match table.overlap {
+        Overlap::Skip => "a time is skipped while the last run goes on",
+        Overlap::Queue => "one time waits while the last run goes on",
+        Overlap::Allow => "runs may overlap",
+    };
+    say("overlap", Style::Plain, busy);
+    say("next", Style::Plain, &next_of(&view, now));
+    let (started, skipped, missed) = (done.started, done.skipped, done.missed);
+    let counts = format!("{started} started, {skipped} skipped, {missed} missed");
+    say("so far", Style::Plain, &counts);
+    if let Some(running) = done.running {
+        say("last run", Style::Plain, &running.to_string());
+    }
+    if !done.waiting.is_empty() {
+        say("waiting", Style::Look, &done.waiting.len().to_string());
+    }
+    for did in done.recent.iter().rev() {
+        let run = did.run.map(|run| run.to_string()).unwrap_or_default();
+        let text = format!("{:<10}{run}", what(did.what));
+        let name = screen.paint(Style::Dim, &instant(did.at));
+        screen.line(&format!("{name}  {}", text.trim_end()));
+    }
+    screen.flush()?;
+    Ok(Exit::Done)
+}
