@@ -12,7 +12,7 @@ pub enum Exit {
     No = 1,
     /// 2: the command was not understood. Nothing was tried.
     Usage = 2,
-    /// 3: there is no such run.
+    /// 3: there is no such run, fact or document.
     NotFound = 3,
     /// 4: the database cannot be used: it is missing, foreign, damaged or of a newer version.
     Database = 4,

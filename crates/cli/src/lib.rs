@@ -31,6 +31,7 @@ mod batches;
 mod commands;
 mod database;
 mod exit;
+mod facts;
 mod many;
 mod migrate;
 mod parked;
@@ -85,6 +86,12 @@ pub enum Command {
     /// What waits for an operator: commands, runs, rollbacks and signals.
     #[command(subcommand)]
     Parked(Box<Parked>),
+    /// What happened, once and for all.
+    #[command(subcommand)]
+    Facts(Facts),
+    /// What facts came to.
+    #[command(subcommand)]
+    Documents(Documents),
     /// What operators did: who, why, what and when.
     Audit(Audit),
     /// Check the file, and that what must be true of every run is.
@@ -98,6 +105,7 @@ pub enum Command {
 pub use audit::Audit;
 pub use batches::Batches;
 pub use commands::Commands;
+pub use facts::{Documents, Facts};
 pub use migrate::Migrate;
 pub use parked::Parked;
 pub use queues::Queues;
@@ -135,6 +143,8 @@ impl Command {
             Command::Queues(args) => args.output(),
             Command::Schedules(args) => args.output(),
             Command::Parked(args) => args.output(),
+            Command::Facts(args) => args.output(),
+            Command::Documents(args) => args.output(),
             Command::Audit(args) => args.output(),
             Command::Verify(args) => &args.output,
             Command::Migrate(args) => &args.output,
@@ -163,6 +173,8 @@ impl Command {
             Command::Queues(args) => args.run(client).await,
             Command::Schedules(args) => args.run(client).await,
             Command::Parked(args) => args.run(client).await,
+            Command::Facts(args) => args.run(client).await,
+            Command::Documents(args) => args.run(client).await,
             Command::Audit(args) => args.run(client).await,
             Command::Verify(_) | Command::Migrate(_) | Command::Move(_) => {
                 unreachable!("taken above")

@@ -69,6 +69,8 @@ mod guide {
     #[cfg(feature = "testkit")]
     #[doc = include_str!("../../../docs/guide/exploring.md")]
     struct Exploring;
+    #[doc = include_str!("../../../docs/guide/facts.md")]
+    struct Facts;
     #[doc = include_str!("../../../docs/guide/objects.md")]
     struct Objects;
     #[cfg(feature = "postgres")]

@@ -37,8 +37,8 @@ pub struct Checked {
     pub violations: u64,
 }
 
-/// Checks every run, every offer, the audit and the facts. After each page, what was found in it is told, with
-/// what has been looked at so far.
+/// Checks every run, every offer, the audit and the facts. After each page, what was found in it is
+/// told, with what has been looked at so far.
 ///
 /// # Errors
 /// When rows cannot be read.

@@ -4,6 +4,7 @@ mod commands;
 mod cooperation;
 mod demo;
 mod ends;
+mod facts;
 mod faults;
 mod looks;
 mod messages;

@@ -1,6 +1,8 @@
 //! Questions about facts and documents.
 
 use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 
 use roundel_core::{DocumentId, DocumentRow, FactId, FactRow, Name, RunId};
 
@@ -19,6 +21,19 @@ impl fmt::Display for Position {
             0 => write!(f, "{}", self.number),
             batch => write!(f, "{batch}.{}", self.number),
         }
+    }
+}
+
+impl FromStr for Position {
+    type Err = ParseIntError;
+
+    /// As it is shown.
+    fn from_str(text: &str) -> Result<Position, ParseIntError> {
+        let (batch, number) = text.split_once('.').unwrap_or(("0", text));
+        Ok(Position {
+            batch: batch.parse()?,
+            number: number.parse()?,
+        })
     }
 }
 
