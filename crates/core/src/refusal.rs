@@ -53,6 +53,15 @@ pub enum Refusal {
         /// Which key.
         key: Name,
     },
+    /// Leave one of them out.
+    #[error(
+        "under the key `{key}` there is one run for good, and one that stands for others like it \
+         only for a time; leave out the key, or dedupe and debounce"
+    )]
+    KeyOfSeveral {
+        /// Which key.
+        key: Name,
+    },
     /// Ask for less.
     #[error("{what} is limited to {limit}, and this has {found}")]
     Limit {

@@ -37,11 +37,11 @@ pub struct Send {
         long,
         value_name = "KEY",
         requires = "window",
-        conflicts_with = "debounce"
+        conflicts_with_all = ["debounce", "id"]
     )]
     dedupe: Option<String>,
     /// Begins when no other with this key has come for as long as `--window` says.
-    #[arg(long, value_name = "KEY", requires = "window")]
+    #[arg(long, value_name = "KEY", requires = "window", conflicts_with = "id")]
     debounce: Option<String>,
     /// The time in which commands are alike, such as `90s` or `15min`.
     #[arg(long, value_name = "SPAN", value_parser = span)]

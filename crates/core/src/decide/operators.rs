@@ -163,17 +163,25 @@ pub(super) fn resume(resume: &Resume, rows: &mut Rows, now: Timestamp) -> Result
         let epoch = rows.run(run).expect("found").epoch - 1;
         rounds::continue_as_new(rows, (run, epoch), (&anew.started, None), NOBODY, now);
     }
-    lift(rows, run, now);
+    lift(rows, run);
     unpark(rows, run, now);
     Ok(Reply::Resumed)
 }
 
-/// Who was parked for being late may go on, however late it is: an operator wants that.
-fn lift(rows: &mut Rows, run: RunId, now: Timestamp) {
+/// Who was parked for being late may go on, however late it is: an operator wants that. What it was
+/// late for, its failure says; by the clock it may be early again, if that was set back.
+fn lift(rows: &mut Rows, run: RunId) {
     let row = rows.run_mut(run).expect("found");
-    let late = matches!(&row.outcome, Some(Outcome::Failure(why)) if why.code == Deadline::CODE);
-    let forward = row.undo != UndoMark::Underway && row.missed(now).is_some();
-    if late && forward && !mutant::on(Mutant::LateForEver) {
+    let Some(Outcome::Failure(why)) = &row.outcome else {
+        return;
+    };
+    let missed = why.data.as_ref().filter(|_| why.code == Deadline::CODE);
+    let missed = missed.and_then(|missed| missed.decode::<Deadline>().ok());
+    // Who was asked to end has no such deadline.
+    let due = row
+        .missed(Timestamp(i64::MAX))
+        .filter(|_| row.undo != UndoMark::Underway);
+    if missed.is_some() && missed == due && !mutant::on(Mutant::LateForEver) {
         row.deadlines.forward = None;
     }
 }

@@ -153,6 +153,10 @@ pub(super) fn check(start: &Start) -> Result<(), Refusal> {
         let what = "what stands for others like it is waited for, signalled or a batch";
         return Err(Refusal::Inconsistent { run, what });
     }
+    // Who repeats it under its key may come when it no longer stands for others: two runs for one.
+    if let Some(key) = start.key.clone().filter(|_| start.dedupe.is_some()) {
+        return Err(Refusal::KeyOfSeveral { key });
+    }
     batches::check(start)
 }
 

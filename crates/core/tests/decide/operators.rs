@@ -1,8 +1,10 @@
 //! Cancel and patch.
 
+use std::time::Duration;
+
 use roundel_core::{
-    Cancel, CancelMark, Cancelled, Complete, Failure, Name, Op, Patch, Patched, Payload, Refusal,
-    Reply, RunState, StateChange, StateRow, Target, Then,
+    Cancel, CancelMark, Cancelled, Complete, Deadline, Deadlines, Failure, Name, Op, Patch,
+    Patched, Payload, Refusal, Reply, Resume, RunState, Start, StateChange, StateRow, Target, Then,
 };
 
 use crate::world::{A, B, NS, World, claimant, ending, same, value};
@@ -197,4 +199,37 @@ fn a_round_changes_its_own_state_in_order() {
         Err(Refusal::Limit { .. })
     ));
     same(&before, &world.dump());
+}
+
+#[test]
+fn co_24_who_was_late_goes_on_also_if_the_clock_was_set_back() {
+    let mut world = World::new();
+    let run = world.new_id();
+    let due = Deadline {
+        at: world.now.after(Duration::from_secs(10)),
+        set_by: run,
+    };
+    let start = Start {
+        run,
+        claimant: Some(claimant(A)),
+        deadlines: Deadlines {
+            forward: Some(due),
+            rollback: None,
+        },
+        ..world.starting()
+    };
+    world.started(start);
+    let early = world.now;
+    world.pass(Duration::from_secs(11));
+    let mut round = world.round(run);
+    round.then = Then::Park(Box::new(due.missed()));
+    world.commit(round);
+    world.now = early;
+    world.must(Op::Resume(Resume {
+        namespace: NS,
+        target: Target::Run(run),
+        skip: false,
+        anew: None,
+    }));
+    assert_eq!(world.run(run).deadlines.forward, None);
 }

@@ -51,10 +51,10 @@ impl World<'_> {
             version: Some(self.flows[flow].version),
             key,
             flow_key: self.flow_key(),
-            dedupe: self.dedupe(),
             deadlines: self.hurry_up(flow, run),
             ..Start::new(NAMESPACE, run, self.flows[flow].name.clone(), input)
         };
+        start.dedupe = self.dedupe().filter(|_| start.key.is_none());
         if self.random.once_in(5) && start.dedupe.is_none() {
             let mut signal = self.signal(Target::Run(run), index);
             if let Some(key) = &start.key {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use roundel_core::{
-    Audited, Claim, Dedupe, Flow, Limit, Name, Op, QueueId, Rate, Reply, RunId, RunState, Start,
+    Audited, Claim, Dedupe, Flow, Limit, Name, Op, QueueId, Rate, Refusal, Reply, RunId, RunState,
+    Start,
 };
 
 use super::Make;
@@ -325,8 +326,15 @@ pub fn co_30_of_starts_that_are_alike_one_is_started(make: &Make) {
             ..desk.starting()
         }
     };
+    let keyed = Start {
+        key: Some(Name::constant("k")),
+        ..alike(false)
+    };
     let [first, second, third, fourth] = [false; 4].map(&mut alike);
     let [waits, takes_over, last] = [true; 3].map(&mut alike);
+    let key = Name::constant("k");
+    let refused = desk.refused(Op::Start(keyed));
+    assert_eq!(refused, Refusal::KeyOfSeveral { key });
     assert!(desk.started(first.clone()).new);
     // Also within one transaction.
     let answers = desk.batch(vec![Op::Start(second), Op::Start(third)]);
