@@ -223,6 +223,8 @@ impl World<'_> {
         }
         if self.faults.facts && self.random.once_in(4) {
             let op = self.record();
+            // Beside what it does with runs.
+            self.clients[index].left += 1;
             self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
             return;
         }
