@@ -29,9 +29,9 @@ mod worker;
 
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
 pub use client::{
-    Audit, Client, Document, Facts, Handle, Parked, Preview, Queue, QueueLimits, RecordFacts,
-    Remedied, Remedy, Runs, Schedule, ScheduleSet, ScheduleView, SendTo, StartRun, To, Trouble,
-    TroubleGroup, TroubleId, WouldUndo,
+    Audit, Client, Decision, Document, Facts, Handle, Look, Parked, Preview, Queue, QueueLimits,
+    RecordFacts, Remedied, Remedy, Runs, Schedule, ScheduleSet, ScheduleView, SendTo, StartRun, To,
+    Trouble, TroubleGroup, TroubleId, WouldUndo,
 };
 pub use command::{Command, SendInStep};
 pub use cx::{

@@ -2,6 +2,7 @@
 
 mod audit;
 mod cooperation;
+mod decide;
 mod facts;
 mod handle;
 mod list;
@@ -35,6 +36,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 pub use audit::Audit;
+pub use decide::{Decision, Look};
 pub use facts::{Document, Facts, RecordFacts};
 pub use handle::Handle;
 pub use list::Runs;

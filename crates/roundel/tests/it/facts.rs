@@ -1,6 +1,6 @@
 //! Facts: recorded by clients and by steps, folded into documents in the same commit.
 
-use roundel::{Command, Error, Fact, Failure, Projection, Refusal, Tx, Workflow};
+use roundel::{Command, Decision, Error, Fact, Failure, Projection, Refusal, Tx, Workflow};
 use serde::{Deserialize, Serialize};
 
 use crate::support::{Db, all, soon};
@@ -244,6 +244,89 @@ async fn documents_are_listed_by_their_paths(db: Db) {
     assert!(matches!(wrong, Err(Error::Value(_))), "{wrong:?}");
 }
 
+#[derive(Serialize, Deserialize, Clone, Debug)]
+struct Duty {
+    doctor: String,
+    on: bool,
+}
+
+const DUTY: Fact<Duty> = Fact::named("duty");
+
+fn duties() -> Projection<bool> {
+    let path = |duty: &Duty| vec![format!("on duty/{}", duty.doctor)];
+    Projection::named("duties").fold(DUTY, path, |_, duty| Ok(Some(duty.on)))
+}
+
+/// Goes home, if somebody else stays.
+async fn goes_home(client: roundel::Client, doctor: &'static str) -> bool {
+    let decided = client.decide(|look| async move {
+        let mut stay = 0;
+        for other in ["ada", "bob", "eve"]
+            .into_iter()
+            .filter(|other| *other != doctor)
+        {
+            let on = look.document::<bool>(format!("on duty/{other}")).await?;
+            stay += usize::from(on == Some(true));
+        }
+        let (doctor, on) = (doctor.to_owned(), false);
+        Ok(match stay {
+            0 => Decision::of(false),
+            _ => Decision::of(true)
+                .record(DUTY, &Duty { doctor, on })
+                .stream("duty"),
+        })
+    });
+    decided.await.expect("it is decided")
+}
+
+async fn fa_18_fa_21_deciders_are_as_if_one_came_after_the_other(db: Db) {
+    let processes = [
+        db.start(|engine| engine.project(duties())).await,
+        db.start(|engine| engine.project(duties())).await,
+    ];
+    for round in 0..4 {
+        for doctor in ["ada", "bob", "eve"] {
+            let (doctor, on) = (doctor.to_owned(), true);
+            let comes = processes[0].record(DUTY, &Duty { doctor, on });
+            comes.await.expect("it is recorded");
+        }
+        let mut all = tokio::task::JoinSet::new();
+        for (turn, doctor) in ["ada", "bob", "eve"].into_iter().enumerate() {
+            all.spawn(goes_home(processes[(turn + round) % 2].client(), doctor));
+        }
+        let gone = all
+            .join_all()
+            .await
+            .into_iter()
+            .filter(|gone| *gone)
+            .count();
+        assert_eq!(gone, 2, "one of three stays, in round {round}");
+    }
+    let page = processes[0].facts().stream("duty", 0).fetch().await;
+    let decided = page.expect("they are read").items;
+    assert!(decided.len() == 8 && decided.iter().all(|view| view.row.own));
+}
+
+async fn a_decider_that_fails_or_decides_nothing_leaves_nothing(db: Db) {
+    let process = db.start(|engine| engine.project(balances())).await;
+    let nothing = process.decide(|look| async move {
+        assert!(look.now() > roundel::Timestamp(0));
+        let balance = look.document::<i64>(path("ada")).await?;
+        Ok(Decision::of(balance))
+    });
+    assert_eq!(nothing.await.expect("it is decided"), None);
+    let poor =
+        process.decide(|_| async { Ok(Decision::of(()).record(MOVED, &moved("ada", "bob", 1))) });
+    let poor = poor.await;
+    assert!(matches!(
+        poor,
+        Err(Error::Refused(Refusal::NotFolded { .. }))
+    ));
+    let wrong = process.decide(|_| async { Ok(Decision::of(()).id("of what?")) });
+    assert!(wrong.await.is_err());
+    assert!(ids(&process).await.is_empty());
+}
+
 #[tokio::test]
 async fn two_projections_of_one_name_are_refused() {
     let engine = roundel::Engine::in_memory();
@@ -260,4 +343,6 @@ all![
     fa_14_a_command_handler_records_what_it_did,
     fa_18_many_who_record_at_once_lose_nothing,
     documents_are_listed_by_their_paths,
+    fa_18_fa_21_deciders_are_as_if_one_came_after_the_other,
+    a_decider_that_fails_or_decides_nothing_leaves_nothing,
 ];
