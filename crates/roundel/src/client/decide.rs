@@ -7,9 +7,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use roundel_core::{
-    DocumentId, Failure, Name, NewFact, Op, Payload, Record, Refusal, Seen, Timestamp,
-};
+use roundel_core::{DocumentId, Failure, Name, NewFact, Payload, Record, Refusal, Seen, Timestamp};
 use roundel_store::{Answer, Query};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -79,8 +77,13 @@ impl Client {
                 now: self.now(),
             };
             let Decision { answer, facts } = decider(look.clone()).await?;
-            let changed = match self.record_decided(facts?, look.seen()).await {
-                Ok(()) => return Ok(answer),
+            let record = Record {
+                seen: look.seen(),
+                own: true,
+                ..Record::new(self.inner.namespace.clone(), facts?)
+            };
+            let changed = match self.inner.record(record).await {
+                Ok(_) => return Ok(answer),
                 Err(Error::Refused(refusal)) if is_outdated(&refusal) => refusal,
                 Err(error) => return Err(error),
             };
@@ -92,20 +95,6 @@ impl Client {
             clock.sleep_until(self.now().after(pause)).await;
             pause = (pause * 2).min(longest);
         }
-    }
-
-    async fn record_decided(&self, facts: Vec<NewFact>, seen: Vec<Seen>) -> Result<(), Error> {
-        let inner = &self.inner;
-        let into = |fact| inner.projections.with_documents(fact);
-        let facts = facts.into_iter().map(into).collect::<Result<_, _>>()?;
-        let record = Record {
-            seen,
-            own: true,
-            by: inner.name.clone(),
-            ..Record::new(inner.namespace.clone(), facts)
-        };
-        inner.op(Op::Record(record)).await?;
-        Ok(())
     }
 }
 

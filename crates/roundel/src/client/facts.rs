@@ -12,7 +12,7 @@ use roundel_store::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Boxed, Client, To};
+use super::{Boxed, Client, Inner, To};
 use crate::cx::decode;
 use crate::{Error, Fact};
 
@@ -133,6 +133,20 @@ impl Client {
     }
 }
 
+impl Inner {
+    /// Records these facts, folded into documents by the projections of this process.
+    pub(super) async fn record(&self, mut record: Record) -> Result<Vec<RecordedFact>, Error> {
+        let into = |fact| self.projections.with_documents(fact);
+        let facts = record.facts.into_iter().map(into);
+        record.facts = facts.collect::<Result<_, _>>()?;
+        record.by = self.name.clone();
+        match self.op(Op::Record(record)).await? {
+            Reply::Recorded(recorded) => Ok(recorded),
+            _ => unreachable!("facts are recorded"),
+        }
+    }
+}
+
 impl RecordFacts {
     fn last(mut self, change: impl FnOnce(&mut NewFact) -> Result<(), Error>) -> Self {
         self.facts = self.facts.and_then(|mut facts| {
@@ -182,18 +196,8 @@ impl IntoFuture for RecordFacts {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let inner = &self.client.inner;
-            let into = |fact| inner.projections.with_documents(fact);
-            let facts = self.facts?.into_iter().map(into);
-            let facts = facts.collect::<Result<_, _>>()?;
-            let record = Record {
-                by: inner.name.clone(),
-                ..Record::new(inner.namespace.clone(), facts)
-            };
-            match inner.op(Op::Record(record)).await? {
-                Reply::Recorded(recorded) => Ok(recorded),
-                _ => unreachable!("facts are recorded"),
-            }
+            let record = Record::new(self.client.inner.namespace.clone(), self.facts?);
+            self.client.inner.record(record).await
         })
     }
 }

@@ -83,14 +83,15 @@ impl<O> StartRun<O> {
     }
 
     /// Only the first of those with this key in this time is started, whatever the others are
-    /// given: they are answered with the first. Keys are those of the workflow, or queue.
+    /// given: they are answered with the first. Keys are those of the workflow, or queue. Not
+    /// together with a [key](Self::key), under which there is one run for good.
     pub fn dedupe(self, key: impl Into<Cow<'static, str>>, window: Duration) -> Self {
         self.alike(key.into(), window, false)
     }
 
     /// Begins when no other with this key has come for this long: each takes the place of the one
     /// before, which waits on with the new input. One that has begun is left alone. Keys are those
-    /// of the workflow, or queue.
+    /// of the workflow, or queue. Not together with a [key](Self::key).
     pub fn debounce(self, key: impl Into<Cow<'static, str>>, quiet: Duration) -> Self {
         self.alike(key.into(), quiet, true)
     }

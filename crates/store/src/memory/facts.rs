@@ -13,9 +13,17 @@ impl Tables {
         self.rest.facts.iter().map(move |id| (id, row(id)))
     }
 
-    fn views(&self) -> impl Iterator<Item = FactView> {
-        let numbered = (1..).zip(self.facts_in_order());
-        numbered.map(|(number, (id, row))| FactView {
+    /// Those after this position for which that holds.
+    fn views(
+        &self,
+        after: Position,
+        asked: impl Fn(&FactId, &FactRow) -> bool,
+    ) -> impl Iterator<Item = FactView> {
+        let number = usize::try_from(after.number).unwrap_or(usize::MAX);
+        let facts = self.facts_in_order().skip(number);
+        let numbered = (after.number + 1..).zip(facts);
+        let found = numbered.filter(move |(_, (id, row))| asked(id, row));
+        found.map(|(number, (id, row))| FactView {
             position: Position { batch: 0, number },
             id: id.clone(),
             row: row.clone(),
@@ -23,25 +31,24 @@ impl Tables {
     }
 
     pub(super) fn fact(&self, id: &FactId) -> Page<FactView> {
-        page(self.views().filter(|view| view.id == *id), 1)
+        page(self.views(Position::default(), |of, _| of == id), 1)
     }
 
     pub(super) fn facts(&self, filter: &FactFilter) -> Page<FactView> {
         let after = filter.after.unwrap_or_default();
-        let asked = |view: &FactView| {
+        let asked = |id: &FactId, row: &FactRow| {
             let its_namespace = filter.namespace.as_ref();
             let its_kind = filter.kind.as_ref();
-            let its_run = |run| view.row.cause.is_some_and(|cause| cause.run == run);
-            view.position > after
-                && its_namespace.is_none_or(|name| *name == view.id.namespace)
-                && its_kind.is_none_or(|kind| *kind == view.row.kind)
+            let its_run = |run| row.cause.is_some_and(|cause| cause.run == run);
+            its_namespace.is_none_or(|name| *name == id.namespace)
+                && its_kind.is_none_or(|kind| *kind == row.kind)
                 && filter.run.is_none_or(its_run)
                 && filter.stream.as_ref().is_none_or(|(stream, after)| {
-                    let its = view.row.stream.as_ref();
+                    let its = row.stream.as_ref();
                     its.is_some_and(|(name, version)| name == stream && version > after)
                 })
         };
-        page(self.views().filter(asked), filter.limit)
+        page(self.views(after, asked), filter.limit)
     }
 
     pub(super) fn document(&self, id: &DocumentId) -> Page<DocumentView> {

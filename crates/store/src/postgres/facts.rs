@@ -214,14 +214,10 @@ pub(super) async fn write(link: &mut Link, changes: &Changes) -> Result<(), Trou
 impl Reader<'_> {
     /// A question about facts or documents.
     pub(super) async fn of_facts(&mut self, query: &Query) -> Read<Answer> {
-        let one = |items| Page { items, more: false };
         Ok(match query {
-            Query::Fact(id) => {
-                let items = self.fact(id).await?;
-                Answer::Facts(Page { items, more: false })
-            }
+            Query::Fact(id) => Answer::Facts(cut(self.fact(id).await?, 1)),
             Query::Facts(filter) => Answer::Facts(self.facts(filter).await?),
-            Query::Document(id) => Answer::Documents(one(self.document(id).await?)),
+            Query::Document(id) => Answer::Documents(cut(self.document(id).await?, 1)),
             Query::Documents(filter) => Answer::Documents(self.documents(filter).await?),
             _ => unreachable!("a question about something else"),
         })

@@ -166,14 +166,10 @@ fn put_document(statement: &mut Statement<'_>, id: &DocumentId, row: &DocumentRo
 impl Reader<'_> {
     /// A question about facts or documents.
     pub(super) fn of_facts(&self, query: &Query) -> Result<Answer> {
-        let one = |items| Page { items, more: false };
         Ok(match query {
-            Query::Fact(id) => {
-                let items = self.fact(id)?;
-                Answer::Facts(Page { items, more: false })
-            }
+            Query::Fact(id) => Answer::Facts(cut(self.fact(id)?, 1)),
             Query::Facts(filter) => Answer::Facts(self.facts(filter)?),
-            Query::Document(id) => Answer::Documents(one(self.document(id)?)),
+            Query::Document(id) => Answer::Documents(cut(self.document(id)?, 1)),
             Query::Documents(filter) => Answer::Documents(self.documents(filter)?),
             _ => unreachable!("a question about something else"),
         })

@@ -4,7 +4,7 @@ use roundel_core::Name;
 use rusqlite::Result;
 
 use super::columns;
-use super::read::{AFTER_ALL, Reader, page};
+use super::read::{AFTER_ALL, Reader, cut, page};
 use crate::cells::number;
 use crate::{Page, SignalFilter, SignalView};
 
@@ -29,10 +29,6 @@ impl Reader<'_> {
             last.map_or(0, |(_, below)| number(below)),
             most + 1,
         );
-        let mut items = self.all(PARKED, values, columns::signal)?;
-        let most = usize::try_from(most).expect("a small number");
-        let more = items.len() > most;
-        items.truncate(most);
-        Ok(Page { items, more })
+        Ok(cut(self.all(PARKED, values, columns::signal)?, most))
     }
 }
