@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use source::Source;
 
 /// Folders that hold nothing written by hand.
-const SKIPPED_FOLDERS: &[&str] = &[".git", "target", "node_modules"];
+/// In a second working tree of a repository `.git` is a file, which says where the first one is.
+const SKIPPED: &[&str] = &[".git", "target", "node_modules"];
 
 /// What is read besides Rust; files without an extension are scripts and licences.
 const TEXT_EXTENSIONS: &[&str] = &[
@@ -104,7 +105,10 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
         let entry = entry?;
         let kind = entry.file_type()?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
+        if SKIPPED.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
             collect(&entry.path(), paths)?;
         } else if kind.is_file() && is_text(&entry.path()) {
             paths.push(entry.path());
