@@ -35,6 +35,10 @@ impl Batch {
     /// The call by which what comes after a batch waits for it: it has made none.
     pub const HELD: u32 = 0;
 
+    /// The label of what comes after a batch, whose value is the batch: it can be found by it, and
+    /// says for what it waits while it is held.
+    pub const FOLLOWS: Name = Name::constant("roundel.follows");
+
     /// Who waits for the commands of the batch that is this run.
     #[must_use]
     pub fn parent(run: RunId) -> Parent {

@@ -205,6 +205,11 @@ impl Batch {
         for (label, value) in self.labels {
             start.labels.push((label?, value));
         }
+        let then = then.map(|mut then| {
+            let batch = self.run.to_string();
+            then.labels.push((BatchOp::FOLLOWS, batch));
+            then
+        });
         start.batch = Some(Box::new(BatchOp { members, then }));
         Ok(Box::new(start))
     }

@@ -65,6 +65,10 @@ impl Send {
         if let Some(key) = self.flow_key {
             send = send.flow_key(key);
         }
+        let again = match self.dedupe.is_some() || self.debounce.is_some() {
+            true => "one like it had been sent before, and stands for it too",
+            false => "it had been sent before, under this id",
+        };
         if let Some((key, window)) = self.dedupe.zip(self.window) {
             send = send.dedupe(key, window);
         }
@@ -87,7 +91,7 @@ impl Send {
                      if not: `runs cancel {id}`"
                 )
             }),
-            again: "it had been sent before, under this id",
+            again,
             look: format!("commands show {id}"),
         };
         started.report(&self.waiting, client, &self.output).await

@@ -6,6 +6,7 @@ mod end;
 mod filter;
 mod list;
 mod mend;
+mod patch;
 mod prune;
 mod show;
 mod timeline;
@@ -41,6 +42,8 @@ pub enum Command {
     Accept(mend::Accept),
     /// End a run that nobody has begun, with a value from elsewhere.
     Complete(mend::Complete),
+    /// Merge a patch into a run's own state, which wakes it if it waits for that.
+    Patch(patch::Patch),
     /// Undo what a run did, and all below it, newest first.
     Undo(undo::Undo),
     /// Remove runs that have ended, and all below them.
@@ -60,6 +63,7 @@ impl Command {
             Command::Resume(args) => &args.output,
             Command::Accept(args) => &args.output,
             Command::Complete(args) => &args.output,
+            Command::Patch(args) => &args.output,
             Command::Undo(args) => &args.output,
             Command::Delete(args) => &args.output,
             Command::Prune(args) => &args.output,
@@ -76,6 +80,7 @@ impl Command {
             Command::Resume(args) => mend::resume(&args, client).await,
             Command::Accept(args) => mend::accept(&args, client).await,
             Command::Complete(args) => mend::complete(&args, client).await,
+            Command::Patch(args) => patch::run(&args, client).await,
             Command::Undo(args) => undo::run(&args, client).await,
             Command::Delete(args) => end::delete(&args, client).await,
             Command::Prune(args) => prune::run(&args, client).await,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use roundel::{Deadline, Entry, Name, QueueLimits, Remainder, RunId, RunState, RunView, Timestamp};
-use roundel_core::{Call, CancelMark, Flow, Outcome, STATE_CHANGED, UndoMark, WorkerRow};
+use roundel_core::{Batch, Call, CancelMark, Flow, Outcome, STATE_CHANGED, UndoMark, WorkerRow};
 
 use super::timeline::Moment;
 use crate::show::time;
@@ -77,6 +77,7 @@ impl About<'_> {
         let due = row.ready_at.is_some_and(|at| at <= self.now);
         let mut reasons = match row.state {
             _ if row.owner.is_some() => vec![self.leased()],
+            RunState::Ready | RunState::Waiting if self.held_by().is_some() => self.held(),
             RunState::Ready => self.ready(),
             RunState::RollingBack if due => self.ready(),
             RunState::Waiting | RunState::RollingBack => self.waits(),
@@ -137,6 +138,27 @@ impl About<'_> {
             reasons.push(Reason::new(Kind::Note, text, at));
         }
         reasons
+    }
+
+    /// The batch that it follows and that has not ended, as far as is known: nobody has begun it,
+    /// and nothing will before that.
+    fn held_by(&self) -> Option<RunId> {
+        let row = &self.run.row;
+        let held = row.head == 1 && row.execution == 1 && row.ready_at.is_none();
+        let mut labels = self.run.labels.iter().filter(|_| held);
+        let (_, batch) = labels.find(|(name, _)| *name == Batch::FOLLOWS)?;
+        batch.parse().ok()
+    }
+
+    fn held(&self) -> Vec<Reason> {
+        let held = self.held_by().map(|batch| {
+            let text = format!("for the end of batch {batch}, which it follows");
+            Reason {
+                on: On::Run(batch),
+                ..Reason::new(Kind::Waits, text, self.run.row.created_at)
+            }
+        });
+        held.into_iter().collect()
     }
 
     /// Which limit of its queue holds it back.

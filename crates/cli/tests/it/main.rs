@@ -13,5 +13,6 @@ mod moving;
 mod queues;
 mod reference;
 mod schedules;
+mod states;
 mod support;
 mod verify;

@@ -190,3 +190,74 @@ async fn co_11_a_batch_says_how_far_it_is_and_that_it_waits_for_an_operator() {
     let other = place.run(&["batches", "show", "other"]);
     other.fails(3, &["is no batch", "batches list"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co_30_one_stands_for_several_from_the_shell() {
+    let place = Place::new().await;
+    let send = |payload: &str, flags: &[&str]| {
+        let alike = ["commands", "send", "charge", payload, "--window", "1h"];
+        place.run(&[&alike[..], flags].concat())
+    };
+    let run = |payload: &str, flags: &[&str]| {
+        let told = send(payload, &[flags, &["--json"]].concat()).ok().json();
+        (told["run"].clone(), told["new"].clone())
+    };
+    let (first, new) = run("5", &["--dedupe", "anna"]);
+    assert_eq!(new, true);
+    assert_eq!(
+        run("6", &["--dedupe", "anna"]),
+        (first.clone(), json!(false))
+    );
+    assert_ne!(run("7", &["--dedupe", "bert"]).0, first, "another key");
+    let told = send("6", &["--dedupe", "anna"]).ok();
+    assert!(told.err.contains("stands for it too"), "{told:?}");
+    let (last, _) = run("1", &["--debounce", "anna"]);
+    assert_eq!(
+        run("2", &["--debounce", "anna"]),
+        (last.clone(), json!(false))
+    );
+    let last = last.as_str().expect("an id");
+    let shown = place.run(&["commands", "show", last, "--json"]).ok().json();
+    assert_eq!(shown["payload"], 2, "the last takes the place of the first");
+    let why = place.run(&["runs", "why", last]).ok().out;
+    assert!(why.contains("not before"), "{why}");
+    for wrong in [
+        &["--dedupe", "anna", "--id", "one"][..],
+        &["--debounce", "anna", "--id", "one"],
+        &["--dedupe", "anna", "--debounce", "anna"],
+        &["--dedupe", ""],
+    ] {
+        assert_eq!(send("1", wrong).code, 2, "{wrong:?}");
+    }
+    let no_window = ["commands", "send", "charge", "1", "--dedupe", "anna"];
+    place.run(&no_window).fails(2, &["--window"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co_11_why_names_the_batch_that_a_held_command_follows() {
+    let place = Place::new().await;
+    let engine = handler(&place).await;
+    let members = [13, 5].map(|amount| CHARGE.member(&amount).key(amount.to_string()));
+    let batch = members.into_iter().collect::<Batch>().key("night");
+    let batch = batch.then(CHARGE.member(&7).key("after"));
+    let mut sent = engine.batch(batch).await.expect("a batch");
+    let parked = ["runs", "why", "night", "--json"];
+    while !place.run(&parked).ok().out.contains("no such card") {
+        tokio::task::yield_now().await;
+    }
+    let why = place.run(&["runs", "why", "charge:after"]).ok().out;
+    let follows = format!("for the end of batch {}, which it follows", sent.id());
+    for part in [follows.as_str(), "no such card", "charge:13"] {
+        assert!(why.contains(part), "`{part}` is missing:\n{why}");
+    }
+    let shown = place.run(&["runs", "show", "charge:after", "--json"]);
+    let shown = shown.ok().json();
+    assert!(shown["why"].to_string().contains(&follows), "{shown}");
+    place.run(&["runs", "complete", "charge:13"]).ok();
+    assert_eq!(sent.result().await.expect("an end").failed, 0);
+    let mut after = engine.sent(CHARGE, "after").await.expect("it is there");
+    assert_eq!(after.result().await.expect("a reply"), "charged 7");
+    let why = place.run(&["runs", "why", "charge:after"]).ok().out;
+    assert!(why.contains("it has ended"), "{why}");
+    engine.shutdown().await;
+}

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 54] = [
+const COMMANDS: [&[&str]; 55] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -18,6 +18,7 @@ const COMMANDS: [&[&str]; 54] = [
     &["runs", "accept"],
     &["runs", "complete"],
     &["runs", "resume"],
+    &["runs", "patch"],
     &["runs", "delete"],
     &["start"],
     &["signal"],
