@@ -16,7 +16,9 @@ use roundel_store::Tx;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cx::{Attempt, Child, Cx, Spawn, encode, name, new_start, send_in_step, with_flow_key};
+use crate::cx::{
+    Attempt, Child, Cx, Spawn, encode, name, new_start, send_in_step, with_alike, with_flow_key,
+};
 use crate::ids::new_run;
 use crate::names::assert_name;
 use crate::{By, Client, EngineBuilder, Error, Handle, StartRun, Workflow};
@@ -210,6 +212,22 @@ impl SendInStep {
     /// On whose behalf: those of a queue take turns, and can be limited each.
     pub fn flow_key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         self.start = self.start.and_then(|start| with_flow_key(start, key));
+        self
+    }
+
+    /// Only the first of those with this key in this time is sent, whatever the others are given.
+    /// Not together with a [key](Self::key).
+    pub fn dedupe(mut self, key: impl Into<Cow<'static, str>>, window: Duration) -> Self {
+        let alike = |start| with_alike(start, (key, window), false);
+        self.start = self.start.and_then(alike);
+        self
+    }
+
+    /// Begins when no other with this key has come for this long: each takes the place of the one
+    /// that waits, with its own payload. Not together with a [key](Self::key).
+    pub fn debounce(mut self, key: impl Into<Cow<'static, str>>, quiet: Duration) -> Self {
+        let alike = |start| with_alike(start, (key, quiet), true);
+        self.start = self.start.and_then(alike);
         self
     }
 

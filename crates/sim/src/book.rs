@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::{
-    CancelMark, Cancelled, Consumed, Entry, Failure, MailId, Name, OfferId, Op, Outcome, Payload,
-    Reply, Round, Rows, RunId, RunRow, RunState, Sent, Start, Taken, Target, Then, UndoBy,
+    CancelMark, Cancelled, Caused, Consumed, Entry, Failure, MailId, Name, OfferId, Op, Outcome,
+    Payload, Reply, Round, Rows, RunId, RunRow, RunState, Sent, Start, Taken, Target, Then, UndoBy,
     UndoMark, WaitId, decode_entries,
 };
 
@@ -127,7 +127,14 @@ impl Book {
     /// It is done.
     pub(crate) fn after(&mut self, noted: Noted, op: &Op, reply: &Reply, rows: &Rows) {
         match (op, reply) {
-            (Op::Commit(round), _) => self.committed(round, noted),
+            (Op::Commit(round), _) => {
+                self.committed(round, noted);
+                for caused in &round.caused {
+                    if let Caused::Spawn(_, start) | Caused::Send(start) = caused {
+                        self.alike(start, rows);
+                    }
+                }
+            }
             (Op::Start(start), Reply::Started(started)) => {
                 if started.new && self.deleted.remove(&started.run) {
                     self.started_again += 1;

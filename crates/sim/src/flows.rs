@@ -272,9 +272,14 @@ async fn state(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
 /// What the state of a run must have, that it may come to its end.
 pub(crate) const LAST: &str = "last";
 
-/// Lets go of a wait for a run that is not its child, and begins anew while that goes on.
+/// Lets go of a wait for a run that is not its child, and perhaps another's, and begins anew while
+/// that goes on.
 async fn watch(cx: Cx, mut tally: Tally) -> Result<Tally, Failure> {
-    let run = cx.spawn(STEPS, &Tally::default()).await?;
+    let spawn = cx.spawn(STEPS, &Tally::default());
+    let run = match tally.rounds {
+        0 => spawn.dedupe("a", SHORT).await?,
+        _ => spawn.debounce("b", SHORT / 8).await?,
+    };
     let ended = cx.wait_for::<Tally>(run);
     if let Either::Left(_) = select(cx.sleep(SHORT / 4), ended).await
         && tally.rounds == 0

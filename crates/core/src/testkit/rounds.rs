@@ -1,5 +1,6 @@
 //! Rounds that fit what a run waits for and has got.
 
+use super::batches::alike;
 use super::{Maker, OFFERED, PLAIN, payload};
 use crate::testkit::Draw;
 use crate::{
@@ -128,11 +129,11 @@ impl Maker<'_> {
                     let namespace = self.rows.lane(row.lane).namespace.clone();
                     let start = self.start(draw);
                     let start = self.batched(Start { namespace, ..start }, draw);
-                    Caused::Send(Box::new(start))
+                    Caused::Send(Box::new(alike(start, draw)))
                 }
                 2 => {
-                    let start = self.start(draw);
-                    Caused::Spawn(call, Box::new(self.batched(start, draw)))
+                    let start = self.batched(self.start(draw), draw);
+                    Caused::Spawn(call, Box::new(alike(start, draw)))
                 }
                 3 | 4 => {
                     let (namespace, target) = self.target(draw);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use roundel_core::{
-    Call, Failure, Name, Offer, Payload, RunId, Sent, Signal as SignalOp, Start, Timestamp,
+    Call, Dedupe, Failure, Name, Offer, Payload, RunId, Sent, Signal as SignalOp, Start, Timestamp,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -187,6 +187,17 @@ pub(crate) fn with_flow_key(
     Ok(start)
 }
 
+/// One of several that are alike, of which one is started.
+pub(crate) fn with_alike(
+    mut start: Box<Start>,
+    (key, window): (impl Into<Cow<'static, str>>, Duration),
+    last: bool,
+) -> Result<Box<Start>, Failure> {
+    let key = name(key)?;
+    start.dedupe = Some(Dedupe { key, window, last });
+    Ok(start)
+}
+
 impl<O> Child<O> {
     deadlines!();
 
@@ -267,6 +278,24 @@ impl Spawn {
     /// Not before this long from now.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.times.begins = Some(delay.into());
+        self
+    }
+
+    /// Only the first of those with this key in this time is started, whatever the others are
+    /// given: the call answers with the first. Not together with a [key](Self::key).
+    pub fn dedupe(self, key: impl Into<Cow<'static, str>>, window: Duration) -> Self {
+        self.alike(key, window, false)
+    }
+
+    /// Begins when no other with this key has come for this long: each takes the place of the one
+    /// before, which waits on with the new input. Not together with a [key](Self::key).
+    pub fn debounce(self, key: impl Into<Cow<'static, str>>, quiet: Duration) -> Self {
+        self.alike(key, quiet, true)
+    }
+
+    fn alike(mut self, key: impl Into<Cow<'static, str>>, window: Duration, last: bool) -> Self {
+        let start = std::mem::replace(&mut self.start, Err(Failure::permanent("moved")));
+        self.start = start.and_then(|start| with_alike(start, (key, window), last));
         self
     }
 

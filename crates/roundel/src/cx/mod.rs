@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use causes::{Child, SendSignal, Spawn};
-pub(crate) use causes::{new_start, with_flow_key};
+pub(crate) use causes::{new_start, with_alike, with_flow_key};
 pub(crate) use context::one as one_value;
 pub(crate) use effect::panicked;
 pub use effect::{Attempt, Effect};

@@ -239,6 +239,8 @@ impl Worker {
             return batch.members.iter().for_each(|start| self.expect(start));
         }
         let soon = start.at.is_none() && start.priority == 0 && start.claimant.is_none();
+        // Another may stand for it, or take its place.
+        let soon = soon && start.dedupe.is_none();
         let known = self.latest(&start.workflow).is_some();
         if soon && known && start.namespace == self.config.namespace {
             self.births().put(start, self.config.cached_for);
