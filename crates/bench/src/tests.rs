@@ -115,12 +115,14 @@ async fn w2_ends_every_job_it_sends() {
             turns: 1,
             latency_runs: 2,
             limited: true,
+            many: Some(4),
         };
         let figures = w2::measure(&plan, &|_| {}).await.unwrap();
         let rates = [
             "jobs_per_second",
             "sends_per_second",
             "limited_jobs_per_second",
+            "many_jobs_per_second",
             "limited_ratio",
             "p50_us",
             "p99_us",

@@ -1,7 +1,8 @@
 //! W2: a queue of small jobs. A job is a command; many senders send them one by one, each send
 //! answered when it is durable, while the engine works on a few at a time. Counted from the first
 //! send until the last job has ended. One job alone gives the latency. If asked for, queues with
-//! limits take turns with those without: as many at once, and a rate that is never reached.
+//! limits take turns with those without: as many at once, and a rate that is never reached; and so
+//! do queues whose handler takes many jobs in one call.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use crate::{Error, Raw};
 
 const JOB: Command<String, u64> = Command::named("bench-job");
 const LIMITED: Command<String, u64> = Command::named("bench-limited-job");
+const MANY: Command<String, u64> = Command::named("bench-many-jobs");
 /// In a second; more than any machine does.
 const RATE: u32 = 1_000_000;
 
@@ -40,6 +42,9 @@ pub struct Plan {
     pub latency_runs: usize,
     /// Whether queues with limits take turns with those without.
     pub limited: bool,
+    /// Whether queues whose handler takes many jobs take turns with the others: so many at most in
+    /// one call, and as many calls at once as there are jobs elsewhere, in this process.
+    pub many: Option<usize>,
 }
 
 /// What was measured.
@@ -74,6 +79,12 @@ pub struct Figures {
     /// The same by that of the queue without, which had its turn just before: the median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_ratio: Option<f64>,
+    /// From the first send until the last job has ended, where a handler takes many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub many_jobs_per_second: Option<f64>,
+    /// The same by the raw limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub many_ratio: Option<f64>,
 }
 
 async fn job(_: Attempt, payload: String) -> Result<u64, Failure> {
@@ -82,6 +93,24 @@ async fn job(_: Attempt, payload: String) -> Result<u64, Failure> {
 
 pub(crate) fn register(engine: EngineBuilder) -> EngineBuilder {
     engine.handle(JOB, job).handle(LIMITED, job)
+}
+
+async fn jobs(jobs: Vec<(Attempt, String)>) -> Vec<Result<u64, Failure>> {
+    let answers = jobs.iter().map(|(_, payload)| Ok(payload.len() as u64));
+    answers.collect()
+}
+
+/// A process beside, in which a handler takes many jobs in one call.
+async fn many(ground: &Ground, plan: &Plan) -> Result<Option<Workers>, Error> {
+    let Some(most) = plan.many else {
+        return Ok(None);
+    };
+    let engine = ground.engine("w2-many").handle_many(MANY, most, jobs);
+    let engine = engine.concurrency(plan.concurrency * most);
+    Ok(Some(Workers {
+        engine: engine.start().await?,
+        helpers: Vec::new(),
+    }))
 }
 
 fn payload() -> String {
@@ -110,7 +139,8 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     };
     progress("queues of jobs");
     let (mut ended, mut sent) = (Vec::new(), Vec::new());
-    let (mut limited, mut ratios) = (Vec::new(), Vec::new());
+    let (mut limited, mut ratios, mut by_many) = (Vec::new(), Vec::new(), Vec::new());
+    let mut many = many(ground, plan).await?;
     workers.queue(plan, JOB).await?;
     if plan.limited {
         workers.limit(plan).await?;
@@ -127,8 +157,14 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
             limited.push(per_second(under_limits));
             ratios.push(per_second(under_limits) / per_second(queue.ended));
         }
+        if let Some(many) = &mut many {
+            by_many.push(per_second(many.queue(plan, MANY).await?.ended));
+        }
     }
     workers.engine.shutdown().await;
+    if let Some(many) = many {
+        many.engine.shutdown().await;
+    }
     let p50_us = alone.percentile(50.0).unwrap_or(0.0);
     Ok(Figures {
         workload: "w2",
@@ -144,6 +180,10 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
         ratio: median(&ended) / beside.rows_per_second(),
         limited_jobs_per_second: plan.limited.then(|| median(&limited)),
         limited_ratio: plan.limited.then(|| median(&ratios)),
+        many_jobs_per_second: plan.many.map(|_| median(&by_many)),
+        many_ratio: plan
+            .many
+            .map(|_| median(&by_many) / beside.rows_per_second()),
     })
 }
 

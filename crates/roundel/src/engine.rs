@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 
-use crate::client::{Client, Inner, keep_ended};
+use crate::client::{Client, Inner, Keeping, keep_ended};
 use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
 use crate::fact::Projections;
 use crate::live::{Handler, erased, heeding};
@@ -21,7 +21,7 @@ use crate::place::{Opening, Place};
 use crate::post::Post;
 use crate::rests::Rests;
 use crate::worker::{Config, Ear, Worker};
-use crate::{Error, Metrics, Topic, Undo, Workflow};
+use crate::{Command, Error, Metrics, Topic, Undo, Workflow};
 
 /// An engine being set up.
 #[must_use = "it does nothing until started"]
@@ -34,7 +34,7 @@ pub struct EngineBuilder {
     /// Topic and workflow.
     subscriptions: Vec<(Name, Name)>,
     drain: Duration,
-    keep_ended: Option<Duration>,
+    keeping: Keeping,
     #[cfg(feature = "testkit")]
     hooks: Option<Arc<crate::testkit::Hooks>>,
 }
@@ -159,7 +159,7 @@ impl EngineBuilder {
             projections: Projections::default(),
             subscriptions: Vec::new(),
             drain: Duration::from_secs(10),
-            keep_ended: None,
+            keeping: Keeping::default(),
             #[cfg(feature = "testkit")]
             hooks: None,
         }
@@ -323,7 +323,15 @@ impl EngineBuilder {
     /// journals, and what clients published. For ever unless said. One process that says so is
     /// enough.
     pub fn keep_ended(mut self, keep: Duration) -> Self {
-        self.keep_ended = Some(keep);
+        self.keeping.ended = Some(keep);
+        self
+    }
+
+    /// Removes commands of this queue that ended longer ago than this, whatever
+    /// [`keep_ended`](Self::keep_ended) says of the rest: soon with [`Duration::ZERO`], never with
+    /// [`Duration::MAX`]. Those that a workflow called stay until it is removed.
+    pub fn keep_handled<I, O>(mut self, command: Command<I, O>, keep: Duration) -> Self {
+        self.keeping.queues.insert(command.queue(), keep);
         self
     }
 
@@ -438,9 +446,7 @@ impl EngineBuilder {
         if let Some(worker) = &worker {
             worker.start();
         }
-        let pruner = self
-            .keep_ended
-            .map(|keep| keep_ended(&client.inner, keep).abort_handle());
+        let pruner = keep_ended(&client.inner, self.keeping).map(|task| task.abort_handle());
         Ok(Engine {
             client,
             worker,

@@ -13,6 +13,7 @@ mod fact;
 mod flag;
 mod ids;
 mod live;
+mod many;
 mod metrics;
 mod names;
 mod place;

@@ -111,6 +111,9 @@ pub(crate) struct W2 {
     /// In turn with queues that have limits, and compared with them.
     #[arg(long)]
     limited: bool,
+    /// In turn with queues whose handler takes up to so many jobs in one call.
+    #[arg(long, value_name = "JOBS")]
+    many: Option<usize>,
     #[command(flatten)]
     output: Output,
 }
@@ -359,6 +362,7 @@ async fn run_w2(args: W2, server: Option<&str>) -> Done {
         turns: args.turns.max(1),
         latency_runs: args.latency_runs.max(1),
         limited: args.limited,
+        many: args.many.map(|many| many.max(1)),
     };
     let figures = w2::measure(&plan, &args.output.progress()).await?;
     args.output.show(&figures, table::w2)

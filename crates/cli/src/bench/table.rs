@@ -111,6 +111,12 @@ pub(super) fn w2(figures: &w2::Figures) -> Table {
         0,
     )
     .if_any("part of that without", figures.limited_ratio, 3)
+    .if_any(
+        "jobs per second, many in a call",
+        figures.many_jobs_per_second,
+        0,
+    )
+    .if_any("part of the raw limit", figures.many_ratio, 3)
     .limit(&figures.raw, figures.ratio)
     .figure("one job alone, p50 us", figures.p50_us, 0)
     .figure("one job alone, p99 us", figures.p99_us, 0)

@@ -41,7 +41,7 @@ pub use facts::{Document, Facts, RecordFacts};
 pub use handle::Handle;
 pub use list::Runs;
 pub use preview::{Preview, WouldUndo};
-pub(crate) use prune::keep_ended;
+pub(crate) use prune::{Keeping, keep_ended};
 pub use queues::{Queue, QueueLimits};
 pub use remedy::Remedy;
 pub use schedules::{Schedule, ScheduleSet, ScheduleView};

@@ -4,15 +4,16 @@
 //! from being changed in place. Instead, what is old is read in the order of its ids, which are
 //! ordered by time, and a pass that looked long at what stays is followed by a long pause.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
-use roundel_core::{Forget, Op, PublicationId, Refusal, Reply, RunId, Timestamp};
+use roundel_core::{Forget, Name, Op, PublicationId, Refusal, Reply, RunId, Timestamp};
 use tokio::task::JoinHandle;
 
-use super::{Client, Inner};
-use crate::Error;
+use super::{Client, Inner, Runs};
+use crate::{Error, RunView};
 
 /// Trees that are removed at once. Their commits are fused.
 const AT_ONCE: usize = 64;
@@ -30,24 +31,47 @@ impl Client {
     /// When the database cannot be read or written.
     pub async fn prune(&self, ended_before: Timestamp) -> Result<usize, Error> {
         let mut pass = Pass::default();
-        self.prune_all(ended_before, &mut pass).await?;
+        let runs = self.runs();
+        self.prune_runs(runs, ended_before, |_| true, &mut pass)
+            .await?;
+        self.prune_publications(ended_before, &mut pass).await?;
         Ok(pass.removed)
     }
 
-    async fn prune_all(&self, before: Timestamp, pass: &mut Pass) -> Result<(), Error> {
-        self.prune_runs(before, pass).await?;
+    /// What was said about each queue, and about all the rest.
+    async fn prune_kept(&self, keeping: &Keeping, pass: &mut Pass) -> Result<(), Error> {
+        let now = self.now();
+        for (queue, keep) in &keeping.queues {
+            let runs = self.runs().of(queue.as_str().to_owned())?;
+            self.prune_runs(runs, now.before(*keep), |_| true, pass)
+                .await?;
+        }
+        let Some(keep) = keeping.ended else {
+            return Ok(());
+        };
+        let rest = |run: &RunView| !keeping.queues.contains_key(&run.lane.workflow);
+        let before = now.before(keep);
+        self.prune_runs(self.runs(), before, rest, pass).await?;
         self.prune_publications(before, pass).await
     }
 
-    async fn prune_runs(&self, ended_before: Timestamp, pass: &mut Pass) -> Result<(), Error> {
+    /// Of these runs, the roots that ended before then, with all below them.
+    async fn prune_runs(
+        &self,
+        runs: Runs,
+        ended_before: Timestamp,
+        which: impl Fn(&RunView) -> bool,
+        pass: &mut Pass,
+    ) -> Result<(), Error> {
         // A run that ended before then was also started before then.
         let first = RunId::from_bytes(first_id_at(ended_before));
-        let mut page = self.runs().limit(1000).after(first);
+        let mut page = runs.limit(1000).after(first);
         loop {
             let began = Instant::now();
             let found = page.fetch().await?;
             let took = began.elapsed();
-            let old = found.items.iter().map(|run| &run.row).filter(|row| {
+            let of_these = found.items.iter().filter(|run| which(run));
+            let old = of_these.map(|run| &run.row).filter(|row| {
                 let ended = row.state.has_ended() && row.changed_at < ended_before;
                 ended && row.parent.is_none()
             });
@@ -138,26 +162,42 @@ fn first_id_at(at: Timestamp) -> [u8; 16] {
     bytes
 }
 
+/// How long what has ended is kept.
+#[derive(Clone, Default)]
+pub(crate) struct Keeping {
+    /// For ever, if nothing is said.
+    pub(crate) ended: Option<Duration>,
+    /// Commands of these queues.
+    pub(crate) queues: BTreeMap<Name, Duration>,
+}
+
+impl Keeping {
+    /// The shortest time after which anything goes.
+    fn shortest(&self) -> Option<Duration> {
+        self.queues.values().copied().chain(self.ended).min()
+    }
+}
+
 /// Prunes from time to time, until the engine goes.
-pub(crate) fn keep_ended(inner: &Arc<Inner>, keep: Duration) -> JoinHandle<()> {
+pub(crate) fn keep_ended(inner: &Arc<Inner>, keeping: Keeping) -> Option<JoinHandle<()>> {
+    let keep = keeping.shortest()?;
     let inner = Arc::downgrade(inner);
-    tokio::spawn(async move {
+    Some(tokio::spawn(async move {
         let mut pause = pause_after(keep, Duration::ZERO);
         loop {
             tokio::time::sleep(pause).await;
             let Some(inner) = inner.upgrade() else {
                 return;
             };
-            pause = pause_after(keep, prune_older(Client::from(inner), keep).await);
+            pause = pause_after(keep, prune_older(Client::from(inner), &keeping).await);
         }
-    })
+    }))
 }
 
 /// One pass. Returns how long it looked at what stays.
-async fn prune_older(client: Client, keep: Duration) -> Duration {
-    let before = client.now().before(keep);
+async fn prune_older(client: Client, keeping: &Keeping) -> Duration {
     let mut pass = Pass::default();
-    if let Err(error) = client.prune_all(before, &mut pass).await {
+    if let Err(error) = client.prune_kept(keeping, &mut pass).await {
         tracing::warn!(%error, "what has ended long ago could not be removed now");
     }
     client.inner.counters.runs_pruned.add(pass.removed as u64);

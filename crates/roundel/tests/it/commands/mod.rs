@@ -2,12 +2,15 @@
 //! can help, also where somebody waits for the reply.
 
 mod alike;
+mod answers;
 mod audits;
 mod batches;
 mod callers;
 mod conditions;
 mod inside;
+mod kept;
 mod longer;
+mod many;
 mod queues;
 mod troubles;
 
