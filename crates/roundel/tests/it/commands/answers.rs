@@ -20,6 +20,7 @@ all![
     co_02_what_has_ended_before_it_was_taken_up_is_not_handled,
     co_03_a_command_is_answered_once_whatever_operators_do,
     co_03_who_waits_for_no_reply_gets_no_message,
+    k10_who_stopped_waiting_finds_the_reply_later,
     co_04_what_nobody_knows_is_tried_again_and_a_panic_is_parked_at_once,
     co_06_a_stop_waits_for_what_is_in_hand,
     co_06_a_command_that_nobody_tells_of_is_found_by_the_sweep,
@@ -116,6 +117,26 @@ async fn co_03_who_waits_for_no_reply_gets_no_message(db: Db) {
     assert!(dump.mail.is_empty() && dump.watches.is_empty());
     let row = &dump.runs[0];
     assert_eq!((row.state, row.ready_at), (RunState::Completed, None));
+}
+
+async fn k10_who_stopped_waiting_finds_the_reply_later(db: Db) {
+    let client = db.start(|engine| engine).await;
+    let mut sent = client.send(WORK, &8).key("late").await.unwrap();
+    let waits = tokio::time::timeout(Duration::from_millis(1), sent.result());
+    assert!(waits.await.is_err(), "nobody handles it");
+    drop(sent);
+    let handled = Arc::new(AtomicU32::new(0));
+    let process = start(&db, &handled).await;
+    until("it is handled", async || {
+        process.run("work:late").await.unwrap().row.state == RunState::Completed
+    })
+    .await;
+    // Also by one who never asked for it, and again.
+    for asks in [client.client(), process.client()] {
+        let mut found = asks.sent(WORK, "late").await.unwrap();
+        assert_eq!(soon("its reply", found.result()).await.unwrap(), 8);
+    }
+    assert_eq!(handled.load(Ordering::Relaxed), 1);
 }
 
 async fn co_04_what_nobody_knows_is_tried_again_and_a_panic_is_parked_at_once(db: Db) {
