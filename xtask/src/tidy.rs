@@ -189,6 +189,6 @@ mod tests {
     fn built_and_binary_files_are_not_read() {
         assert!(!is_text(Path::new("logo.png")));
         assert!(is_text(Path::new(".ci/run")));
-        assert!(SKIPPED_FOLDERS.contains(&"target"));
+        assert!(SKIPPED.contains(&"target"));
     }
 }

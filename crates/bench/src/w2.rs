@@ -105,7 +105,7 @@ async fn many(ground: &Ground, plan: &Plan) -> Result<Option<Workers>, Error> {
     let Some(most) = plan.many else {
         return Ok(None);
     };
-    let engine = ground.engine("w2-many").handle_many(MANY, most, jobs);
+    let engine = ground.engine("w2_many").handle_many(MANY, most, jobs);
     let engine = engine.concurrency(plan.concurrency * most);
     Ok(Some(Workers {
         engine: engine.start().await?,

@@ -53,7 +53,7 @@ async fn co_23_a_state_is_merged_checked_and_audited_from_the_shell() {
     engine.shutdown().await;
 
     let audit = place.run(&["audit", "--by", "ada", "--json"]).ok().out;
-    let rows = audit.lines().map(|row| serde_json::from_str::<Value>(row));
+    let rows = audit.lines().map(serde_json::from_str::<Value>);
     let rows: Vec<Value> = rows.map(|row| row.expect("JSON")).collect();
     let answers: Vec<&str> = rows
         .iter()
