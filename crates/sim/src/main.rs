@@ -15,12 +15,13 @@ use roundel_sim::{
 static ALLOCATOR: pool::Pools = pool::Pools;
 
 const HELP: &str = "\
-usage: roundel-sim [--schedules N] [--seed S] [--json] [--trace] [--pairs]
+usage: roundel-sim [--schedules N] [--seed S] [--json] [--trace] [--pairs] [--bare]
 
   --schedules N  how many schedules are played; 20,000 unless said
   --seed S       the seed of the first; 1 unless said
   --json         the outcome as one object in one line
   --pairs        scenarios with every pair of crash points too, not only with each alone
+  --bare         schedules only, without crash points and planted bugs: to be profiled
   --trace        what happens in the schedule of the seed, line by line";
 
 struct Asked {
@@ -29,6 +30,7 @@ struct Asked {
     json: bool,
     trace: bool,
     pairs: bool,
+    bare: bool,
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
@@ -38,6 +40,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
         json: false,
         trace: false,
         pairs: false,
+        bare: false,
     };
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -51,6 +54,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
             "--json" => asked.json = true,
             "--trace" => asked.trace = true,
             "--pairs" => asked.pairs = true,
+            "--bare" => asked.bare = true,
             _ => return Err(format!("error: there is no option `{arg}`")),
         }
     }
@@ -73,6 +77,10 @@ fn main() -> ExitCode {
         return code(played.violations.is_empty());
     }
     let report = play_all(asked.seed, asked.schedules);
+    if asked.bare {
+        show(&report, asked.seed);
+        return code(report.violations == 0);
+    }
     let scenarios: Vec<u64> = (0..SCENARIOS).chain(scripted()).collect();
     let points = exhaust(&scenarios, Reach::Alone);
     let pairs = match asked.pairs {
