@@ -28,4 +28,7 @@ pub enum Error {
     /// Several processes on one file would only wait for each other.
     #[error("several worker processes need a server: say --db postgres://...")]
     Alone,
+    /// On a file nobody else's transaction is in the way.
+    #[error("this is measured on a server: say --db postgres://...")]
+    NoServer,
 }

@@ -8,6 +8,7 @@ mod beside;
 mod error;
 mod ground;
 pub mod growth;
+pub mod held;
 mod helper;
 pub mod idle;
 pub mod limit;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
-use crate::{Error, Target, growth, idle, limit, retention, w1, w2, w3, w4, w5};
+use crate::{Error, Target, growth, held, idle, limit, retention, w1, w2, w3, w4, w5};
 
 /// Where a test measures.
 enum Place {
@@ -221,6 +221,18 @@ async fn a_database_that_keeps_little_is_compared_with_one_that_keeps_all() {
         let figures = retention::measure(&plan, &|_| {}).await.unwrap();
         assert!(figures.entries >= 100 && figures.ratio > 0.0);
         assert!(figures.sizes.iter().all(|size| size.megabytes > 0.0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_open_transaction_costs_is_measured_on_a_server() {
+    for place in places() {
+        let load = (3, Duration::from_millis(10));
+        let figures = held::measure(&place.target(), load, &|_| {}).await;
+        match place {
+            Place::Server(_) => assert!(figures.unwrap().ratio > 0.0),
+            Place::Folder(_) => assert!(matches!(figures, Err(Error::NoServer))),
+        }
     }
 }
 

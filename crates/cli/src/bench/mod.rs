@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use roundel_bench::{Role, Target, growth, idle, limit, retention, w1, w2, w3, w4, w5};
+use roundel_bench::{Role, Target, growth, held, idle, limit, retention, w1, w2, w3, w4, w5};
 use serde::Serialize;
 
 use table::Table;
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     All(Output),
     /// What an engine costs that has nothing to do.
     Idle(Idle),
+    /// What a transaction costs that somebody leaves open on the server.
+    Held(Held),
     /// What one durable writer does on this machine when nothing decides.
     Limit(Limit),
     /// Another worker process.
@@ -227,6 +229,18 @@ pub(crate) struct Retention {
 }
 
 #[derive(Args)]
+pub(crate) struct Held {
+    /// Seconds that the transaction is open.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Runs in flight.
+    #[arg(long, default_value_t = 1000)]
+    in_flight: usize,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
 pub(crate) struct Idle {
     /// Seconds to measure.
     #[arg(long, default_value_t = 10)]
@@ -305,6 +319,7 @@ pub(crate) async fn run(command: Command, server: Option<&str>) -> Done {
         Command::W5(args) => run_w5(args, server).await,
         Command::Growth(args) => run_growth(args, server).await,
         Command::Retention(args) => run_retention(args, server).await,
+        Command::Held(args) => run_held(&args, server).await,
         Command::All(output) => run_all(&output, server).await,
         Command::Idle(args) => run_idle(&args, server).await,
         Command::Limit(args) => run_limit(&args, server).await,
@@ -429,6 +444,16 @@ async fn run_retention(args: Retention, server: Option<&str>) -> Done {
     };
     let figures = retention::measure(&plan, &args.output.progress()).await?;
     args.output.show(&figures, table::retention)
+}
+
+async fn run_held(args: &Held, server: Option<&str>) -> Done {
+    let load = (
+        args.in_flight.max(1),
+        Duration::from_secs(args.seconds.max(1)),
+    );
+    let target = args.output.target(server);
+    let figures = held::measure(&target, load, &args.output.progress()).await?;
+    args.output.show(&figures, table::held)
 }
 
 async fn run_idle(args: &Idle, server: Option<&str>) -> Done {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use roundel_bench::growth::Point;
-use roundel_bench::{Raw, growth, idle, limit, retention, w1, w2, w3, w4, w5};
+use roundel_bench::{Raw, growth, held, idle, limit, retention, w1, w2, w3, w4, w5};
 
 pub(super) struct Table {
     title: String,
@@ -222,6 +222,22 @@ pub(super) fn retention(figures: &retention::Figures) -> Table {
     table
         .figure("growth after the first tenth", figures.growth, 3)
         .figure("speed by that with everything kept", figures.ratio, 3)
+}
+
+pub(super) fn held(figures: &held::Figures) -> Table {
+    let open = format!("W1, a transaction open for {:.0} s", figures.seconds);
+    Table::of(open)
+        .figure(
+            "effects per second before",
+            figures.effects_per_second_before,
+            0,
+        )
+        .figure(
+            "effects per second in its last third",
+            figures.effects_per_second,
+            0,
+        )
+        .figure("these by those", figures.ratio, 3)
 }
 
 pub(super) fn idle(figures: &idle::Figures) -> Table {
