@@ -122,6 +122,7 @@ fn plan(machine: Machine) -> Result<&'static [&'static [&'static str]], Unavaila
             "-y",
             "--no-install-recommends",
             "postgresql",
+            "pgbouncer",
         ],
     ];
     let why = match machine {

@@ -16,6 +16,8 @@ mod facts;
 mod flows;
 mod moving;
 mod objects;
+#[cfg(feature = "postgres")]
+mod pooled;
 mod rounds;
 mod schedules;
 mod signals;
