@@ -1,6 +1,6 @@
 //! A proxy before the server, which loses, delays and cuts what goes through it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -123,15 +123,21 @@ impl State {
         self.cut.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Whoever commits first springs the trap.
-    fn trap_for(&self, sent: &[u8]) -> Option<Scenario> {
-        let commits = sent.windows(COMMIT.len()).any(|window| window == COMMIT);
+    /// Whoever commits first springs the trap: with `COMMIT`, or by a statement that is a
+    /// transaction by itself.
+    fn trap_for(&self, sent: &[u8], idle: bool) -> Option<Scenario> {
+        let commits = sent.windows(COMMIT.len()).any(|window| window == COMMIT)
+            || idle && sent.first() == Some(&BIND);
         let mut trap = self.trap.lock().expect("a trap");
         trap.take_if(|_| commits)
     }
 }
 
 const COMMIT: &[u8] = b"COMMIT";
+/// What a statement that the server knows already begins with.
+const BIND: u8 = b'B';
+/// What the server says last, when it is in no transaction.
+const IDLE: &[u8] = b"Z\0\0\0\x05I";
 
 async fn accept(listener: TcpListener, state: Arc<State>) {
     loop {
@@ -154,10 +160,11 @@ async fn connect(client: TcpStream, state: Arc<State>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let (answers, answered) = watch::channel(Answers::Pass);
+    let idle = AtomicBool::new(false);
     state.connections.fetch_add(1, Ordering::Relaxed);
     tokio::select! {
-        () = requests(from_client, to_server, &state, answers) => {}
-        () = replies(from_server, to_client, &state, answered) => {}
+        () = requests(from_client, to_server, (&state, &idle), answers) => {}
+        () = replies(from_server, to_client, (&state, &idle), answered) => {}
         _ = cut.changed() => {}
     }
     state.connections.fetch_sub(1, Ordering::Relaxed);
@@ -174,7 +181,7 @@ enum Answers {
 async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    state: &State,
+    (state, idle): (&State, &AtomicBool),
     answers: watch::Sender<Answers>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
@@ -183,7 +190,7 @@ async fn requests(
             return;
         };
         wait(state).await;
-        let trap = state.trap_for(&buffer[..length]);
+        let trap = state.trap_for(&buffer[..length], idle.load(Ordering::Relaxed));
         match trap {
             Some(Scenario::BeforeCommit) => {
                 state.sprung.notify_one();
@@ -207,7 +214,7 @@ async fn requests(
 async fn replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    state: &State,
+    (state, idle): (&State, &AtomicBool),
     answers: watch::Receiver<Answers>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
@@ -215,6 +222,7 @@ async fn replies(
         let Ok(length @ 1..) = from.read(&mut buffer).await else {
             return;
         };
+        idle.store(buffer[..length].ends_with(IDLE), Ordering::Relaxed);
         if *answers.borrow() == Answers::Lost {
             state.sprung.notify_one();
             return;
