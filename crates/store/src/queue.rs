@@ -136,6 +136,20 @@ impl Queue {
         }
     }
 
+    /// Waits awake until there is something, for this long at most; whoever else wants the
+    /// processor has it meanwhile. Says whether there is.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn linger(&self, most: Duration) -> bool {
+        let until = Instant::now() + most;
+        while self.lock().items.is_empty() {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
     /// Lets those who are about to ask do so: until there are so many, or nobody has come for a
     /// moment, and for this long at most.
     #[cfg(feature = "postgres")]

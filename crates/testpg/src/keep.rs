@@ -127,6 +127,17 @@ impl Server {
         self.control(&["-l", &log, "-w", "-t", "60", "start"])
     }
 
+    /// Starts it again as a replica whose primary is out of reach: it can be read only.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn start_as_replica(&self) -> Result<(), Unavailable> {
+        self.control(&["-m", "fast", "-w", "stop"])?;
+        let signal = self.data().join("standby.signal");
+        fs::write(signal, "").map_err(|error| failed("a file", &error))?;
+        self.start_again()
+    }
+
     fn control(&self, arguments: &[&str]) -> Result<(), Unavailable> {
         let mut command = command(&self.binaries.program("pg_ctl"), self.user, &self.folder);
         command.arg("-D").arg(self.data()).args(arguments);

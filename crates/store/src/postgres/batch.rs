@@ -77,6 +77,8 @@ pub(super) struct Came {
     /// The runs that were written, and by which transaction.
     pub(super) runs: Vec<RunChange>,
     pub(super) by: Option<Xid>,
+    /// It was one round of a run that was there: its journal says whether it was committed.
+    pub(super) lone: bool,
 }
 
 /// What every transaction begins with: lanes, which only become more, and whose turn it is.

@@ -12,6 +12,7 @@
 
 mod doubt;
 mod guess;
+mod linger;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use doubt::Doubt;
+use linger::{Linger, MOMENT};
 
 use super::batch::{Came, Session};
 use super::kept::Kept;
@@ -71,6 +73,7 @@ struct Committer {
     contended: u32,
     /// How many were answered since a batch was last taken from the queue.
     answered: usize,
+    linger: Linger,
 }
 
 /// The thread. Says when it is connected, or why it cannot be.
@@ -105,6 +108,7 @@ pub(super) fn run(shared: &Arc<Shared>, steps: Steps, opened: &SyncSender<Result
         number: 0,
         contended: 0,
         answered: 0,
+        linger: Linger::default(),
     };
     // Whatever happens to this thread, nobody is to wait for it for ever.
     let served = catch_unwind(AssertUnwindSafe(|| serve(&mut committer, link)));
@@ -176,7 +180,7 @@ impl Committer {
             if let Some(next) = self.again.pop_front() {
                 return Some(next);
             }
-            if self.aside.is_empty() && self.shared.queue.wait(None) == Woken::Closed {
+            if self.aside.is_empty() && self.wait() == Woken::Closed {
                 if self.shared.steps.load(Ordering::Acquire) == 0 {
                     return None;
                 }
@@ -190,6 +194,16 @@ impl Committer {
             self.shared.queue.take(&mut batch);
             self.part(batch);
         }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self) -> Woken {
+        let queue = &self.shared.queue;
+        if self.linger.is_worth(self.answered) && queue.linger(MOMENT) {
+            self.linger.paid();
+            return Woken::Work;
+        }
+        queue.wait(None)
     }
 
     /// What cannot share a transaction goes by itself, in its place.

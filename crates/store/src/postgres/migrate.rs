@@ -7,7 +7,7 @@ use crate::cells::Cells;
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [(&str, &str); 6] = [
+const MIGRATIONS: [(&str, &str); 7] = [
     (
         "0001_runs",
         include_str!("../../migrations/postgres/0001_runs.sql"),
@@ -31,6 +31,10 @@ const MIGRATIONS: [(&str, &str); 6] = [
     (
         "0006_facts",
         include_str!("../../migrations/postgres/0006_facts.sql"),
+    ),
+    (
+        "0007_run_states",
+        include_str!("../../migrations/postgres/0007_run_states.sql"),
     ),
 ];
 
@@ -93,9 +97,9 @@ mod tests {
 
     use super::*;
 
-    /// The words between quotes in a part of the first migration.
-    fn words(from: &str, to: &str) -> Vec<&'static str> {
-        let part = MIGRATIONS[0]
+    /// The words between quotes in a part of a migration.
+    fn words(migration: usize, from: &str, to: &str) -> Vec<&'static str> {
+        let part = MIGRATIONS[migration]
             .1
             .split(from)
             .nth(1)
@@ -109,8 +113,9 @@ mod tests {
     #[test]
     fn the_checks_list_every_word_that_is_stored() {
         let states: Vec<&str> = RunState::ALL.into_iter().map(RunState::as_str).collect();
-        assert_eq!(words("CHECK (state", "parent_run"), states);
+        assert_eq!(words(0, "CHECK (state", "parent_run"), states);
+        assert_eq!(words(6, "CHECK (VALUE", "ALTER"), states);
         let kinds: Vec<&str> = KeyKind::ALL.into_iter().map(KeyKind::as_str).collect();
-        assert_eq!(words("CHECK (kind", "key "), kinds);
+        assert_eq!(words(0, "CHECK (kind", "key "), kinds);
     }
 }

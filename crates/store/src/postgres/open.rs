@@ -60,27 +60,44 @@ async fn check(link: &mut Link) -> Result<(), Error> {
         .map_err(passing)?;
     let strange = |error: cells::Strange| Error::Unusable(error.to_string());
     let row = &rows[0];
-    let version = row.int(0).map_err(strange)?.unwrap_or_default();
-    if version < OLDEST {
-        let (major, minor) = (version / 10_000, version % 10_000);
-        return Err(Error::Unusable(format!(
-            "the server is PostgreSQL {major}.{minor}; version 14 or later is needed"
-        )));
+    let server = About {
+        version: row.int(0).map_err(strange)?.unwrap_or_default(),
+        is_replica: row.int(1).map_err(strange)? != Some(0),
+        encoding: cells::string(row, 2).map_err(strange)?,
+    };
+    server.refusal().map_or(Ok(()), Err)
+}
+
+/// What a server says of itself.
+struct About {
+    version: i64,
+    is_replica: bool,
+    encoding: String,
+}
+
+impl About {
+    /// Why it cannot be used, if it cannot.
+    fn refusal(&self) -> Option<Error> {
+        if self.version < OLDEST {
+            let (major, minor) = (self.version / 10_000, self.version % 10_000);
+            return Some(Error::Unusable(format!(
+                "the server is PostgreSQL {major}.{minor}; version 14 or later is needed"
+            )));
+        }
+        if self.is_replica {
+            return Some(Error::Unavailable(
+                "the server is a replica, which cannot be written to; connect to the primary \
+                 (with several hosts, a proxy or a name that follows the primary)"
+                    .into(),
+            ));
+        }
+        (self.encoding != "UTF8").then(|| {
+            let encoding = &self.encoding;
+            Error::Unusable(format!(
+                "the database is encoded as {encoding}; make one with ENCODING 'UTF8'"
+            ))
+        })
     }
-    if row.int(1).map_err(strange)? != Some(0) {
-        return Err(Error::Unavailable(
-            "the server is a replica, which cannot be written to; connect to the primary \
-             (with several hosts, a proxy or a name that follows the primary)"
-                .into(),
-        ));
-    }
-    let encoding = cells::string(row, 2).map_err(strange)?;
-    if encoding != "UTF8" {
-        return Err(Error::Unusable(format!(
-            "the database is encoded as {encoding}; make one with ENCODING 'UTF8'"
-        )));
-    }
-    Ok(())
 }
 
 /// A schema's name stands in statements: nothing but small letters, digits and `_`.
@@ -222,4 +239,30 @@ pub(super) async fn now(link: &mut Link) -> Result<roundel_core::Timestamp, Erro
     let micros = rows.first().map_or(Ok(None), |row| row.int(0));
     let micros = micros.map_err(|error| Error::Unusable(error.to_string()))?;
     Ok(roundel_core::Timestamp(micros.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(version: i64, is_replica: bool, encoding: &str) -> Option<Error> {
+        About {
+            version,
+            is_replica,
+            encoding: encoding.to_owned(),
+        }
+        .refusal()
+    }
+
+    #[test]
+    fn h10_servers_that_are_too_old_or_are_no_primary_are_refused_by_name() {
+        assert!(refusal(140_000, false, "UTF8").is_none());
+        let old = refusal(130_014, false, "UTF8").expect("a refusal");
+        assert!(matches!(&old, Error::Unusable(why) if why.contains("13.14")));
+        // It may become the primary: whoever asks may try again.
+        let replica = refusal(150_000, true, "UTF8").expect("a refusal");
+        assert!(matches!(&replica, Error::Unavailable(why) if why.contains("replica")));
+        let latin = refusal(150_000, false, "LATIN1").expect("a refusal");
+        assert!(matches!(&latin, Error::Unusable(why) if why.contains("LATIN1")));
+    }
 }

@@ -263,7 +263,7 @@ impl Step {
 
 /// An epoch is good for one round: if the journal has one of it, it is this one, unless the run was
 /// deleted and another has its id.
-async fn was_committed(
+pub(super) async fn was_committed(
     shared: &Shared,
     (run, fence, silent): (RunId, Fence, bool),
 ) -> Result<bool, Trouble> {

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use roundel_core::RunId;
-use roundel_store::{Depth, Error, Postgres, verify};
+use roundel_store::{Depth, Error, Postgres, Store, verify};
 use roundel_testpg::{Schema, schema};
 use sqlx::{Connection, PgConnection};
 
-use crate::tools::{claimed, commit, dump, open, register, round, wait_for};
+use crate::tools::{claimed, commit, dump, open, register, round, sql, wait_for};
 
 const KILL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
      WHERE application_name = $1 ORDER BY random() LIMIT 1";
@@ -102,4 +102,49 @@ fn a4_a_process_that_was_idle_for_long_is_taken_for_gone_and_goes_on() {
     rounds(&store, run, 5, &AtomicBool::new(true));
     let row = dump(&other).runs.into_iter().find(|row| row.id == run);
     assert_eq!(row.expect("there").head, 6);
+}
+
+/// Fails so often, as a server does that makes a transaction give way.
+const HITS: &str = "CREATE SEQUENCE hits";
+const GIVES_WAY: &str = "\
+CREATE FUNCTION gives_way() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval(TG_TABLE_SCHEMA || '.hits') <= 3 THEN
+        RAISE EXCEPTION 'give way' USING ERRCODE = TG_ARGV[0];
+    END IF;
+    RETURN NEW;
+END $$";
+
+/// A round whose first three tries fail with this code is committed by the fourth, once.
+fn is_tried_again(code: &str, kept: bool) {
+    let Some(schema) = schema() else { return };
+    let store = open(&schema);
+    register(&store);
+    let run = claimed(&store, 1);
+    if !kept {
+        // Somebody else has written the row: it is decided over locked ones.
+        sql(&schema, "UPDATE roundel_run SET changed_at = changed_at");
+    }
+    sql(&schema, HITS);
+    sql(&schema, GIVES_WAY);
+    let trigger = [
+        "CREATE TRIGGER gives_way BEFORE INSERT ON roundel_journal FOR EACH ROW ",
+        "EXECUTE FUNCTION gives_way('",
+        code,
+        "')",
+    ]
+    .concat();
+    sql(&schema, &trigger);
+    commit(&store, round(run, 1)).expect("a round");
+    assert_eq!(dump(&store).journal.len(), 2, "{code}");
+    assert_eq!(sql(&schema, "SELECT FROM hits WHERE last_value >= 4"), 1);
+    assert!(store.metrics().retries >= 3, "{code}");
+    store.close();
+}
+
+#[test]
+fn h6_whoever_the_server_makes_give_way_is_tried_again_whatever_the_code() {
+    for code in ["40001", "40P01", "55P03"] {
+        is_tried_again(code, true);
+        is_tried_again(code, false);
+    }
 }

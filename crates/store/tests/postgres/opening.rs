@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use roundel_store::{Error, Postgres, PostgresOptions, Store};
-use roundel_testpg::schema;
+use roundel_testpg::{Server, Sync, schema};
 
 use crate::tools::{address, claimed, commit, dump, open, options, register, round, sql};
 
@@ -135,4 +135,42 @@ fn h8_processes_that_share_connections_lose_and_double_nothing() {
     assert_eq!(dump.journal.len() as u64, 6 * (ROUNDS + 1));
     let heads = dump.runs.iter().map(|row| (row.head, row.epoch));
     assert!(heads.eq([(ROUNDS + 1, ROUNDS + 1); 6]));
+}
+
+#[test]
+fn h10_a_replica_is_refused_and_said_to_be_one() {
+    let Ok(binaries) = roundel_testpg::Binaries::find() else {
+        return;
+    };
+    let server = Server::start(&binaries, Sync::Off).expect("a server");
+    let open = || Postgres::open(server.address(), PostgresOptions::default());
+    drop(open().expect("a primary"));
+    server.start_as_replica().expect("a replica");
+    match open() {
+        Err(Error::Unavailable(why)) => assert!(why.contains("is a replica"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn h15_tables_of_the_same_names_elsewhere_are_not_taken_for_ours() {
+    let (Some(schema), Some(decoy)) = (schema(), schema()) else {
+        return;
+    };
+    for table in [
+        "roundel_run",
+        "roundel_journal",
+        "roundel_lane",
+        "roundel_meta",
+    ] {
+        sql(&decoy, &format!("CREATE TABLE {table} (nothing integer)"));
+    }
+    // The user's own path leads to the others.
+    let store = Postgres::open(&address(&decoy), options(&schema)).expect("a database");
+    register(&store);
+    let run = claimed(&store, 1);
+    commit(&store, round(run, 1)).expect("a round");
+    assert_eq!(dump(&store).journal.len(), 2);
+    assert_eq!(sql(&decoy, "SELECT FROM roundel_run"), 0);
+    store.close();
 }

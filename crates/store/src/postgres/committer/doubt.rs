@@ -1,5 +1,6 @@
 //! A commit whose outcome is open: asked of the server, on a fresh connection, never guessed.
 
+use roundel_core::Op;
 use tokio::time::timeout;
 
 use super::{Committer, RECONNECT};
@@ -9,9 +10,9 @@ use crate::cells::Cells;
 use crate::postgres::batch::Came;
 use crate::postgres::link::values;
 use crate::postgres::locks::Patience;
-use crate::postgres::open;
 use crate::postgres::shared::Shared;
 use crate::postgres::trouble::Trouble;
+use crate::postgres::{open, steps};
 use crate::queue::Item;
 
 /// Locking waits for a process of the server that may still be at it.
@@ -36,8 +37,7 @@ impl Committer {
                 return answer_all(doubt.batch, &Error::Unknown(message));
             }
             let asked = self.runtime.block_on(async {
-                let asked = was_committed(&self.shared, doubt.number);
-                timeout(self.shared.flight(), asked).await
+                timeout(self.shared.flight(), was_committed(&self.shared, &doubt)).await
             });
             match asked {
                 Ok(Ok(true)) => {
@@ -60,7 +60,13 @@ impl Committer {
     }
 }
 
-async fn was_committed(shared: &Shared, batch: u64) -> Result<bool, String> {
+async fn was_committed(shared: &Shared, doubt: &Doubt) -> Result<bool, String> {
+    let first = doubt.batch.first().map(Item::op);
+    if let (true, Some(Op::Commit(round))) = (doubt.came.lone, first) {
+        let round = (round.run, round.fence(), round.count == 0);
+        let known = steps::was_committed(shared, round).await;
+        return known.map_err(Trouble::message);
+    }
     let link = open::connect(&shared.connect, shared.keeps).await;
     let mut link = link.map_err(|error| error.to_string())?;
     let asked = async {
@@ -68,7 +74,7 @@ async fn was_committed(shared: &Shared, batch: u64) -> Result<bool, String> {
         let rows = link.all(LAST, values![shared.incarnation]).await?;
         let last = rows.first().map_or(Ok(None), |row| row.int(0))?;
         link.run("ROLLBACK").await?;
-        Ok::<_, Trouble>(last == Some(crate::cells::number(batch)))
+        Ok::<_, Trouble>(last == Some(crate::cells::number(doubt.number)))
     };
     let known = asked.await.map_err(Trouble::message);
     link.close().await;

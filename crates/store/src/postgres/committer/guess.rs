@@ -11,6 +11,7 @@ use crate::postgres::kept::{Decided, worker_of};
 use crate::postgres::link::Link;
 use crate::postgres::locks::Patience;
 use crate::postgres::trouble::Trouble;
+use crate::postgres::write::lone::{Kind, Lone};
 use crate::postgres::write::rounds::{self, Guess, Written};
 use crate::queue::Item;
 
@@ -55,7 +56,7 @@ impl Committer {
         let Some(mut decided) = self.decide_kept(&batch, patience) else {
             return (true, batch);
         };
-        let written = self.write_kept(link, &mut decided);
+        let (lone, written) = self.write_kept(link, &mut decided);
         let rest = batch.split_off(decided.replies.len());
         let replies = decided.replies.into_iter();
         let mut came = Came {
@@ -64,6 +65,7 @@ impl Committer {
             hints: decided.hints,
             runs: decided.changes.runs,
             by: None,
+            lone,
         };
         match written {
             Ok(written) => {
@@ -125,11 +127,12 @@ impl Committer {
         (worth && decided.is_simple()).then_some(decided)
     }
 
+    /// Says also whether it was a round of one run that was there, by itself.
     fn write_kept(
         &mut self,
         link: &mut Link,
         decided: &mut Decided,
-    ) -> Result<Option<Written>, Trouble> {
+    ) -> (bool, Result<Option<Written>, Trouble>) {
         self.number += 1;
         let changes = &mut decided.changes;
         // Neighbours lie on the same pages; and two who write the same do it in the same order.
@@ -140,13 +143,22 @@ impl Committer {
             seen: &|run| self.kept.seen(run),
             lanes: i32::try_from(lanes).unwrap_or(i32::MAX),
         };
-        let note = Some((self.shared.incarnation, self.number));
-        let rows = (changes.runs.as_slice(), changes.journal.as_slice());
+        let note = (self.shared.incarnation, self.number);
+        let one = decided.replies.len() == 1;
+        let lone = Lone::of(changes).filter(|_| one);
         let flight = self.shared.flight();
         let answered = self.runtime.block_on(async {
-            let written = rounds::all(link, rows, (note, Some(&guess)));
+            let written = async {
+                if let Some(lone) = &lone {
+                    return lone.write(link, note, &guess).await.map(Some);
+                }
+                let rows = (changes.runs.as_slice(), changes.journal.as_slice());
+                rounds::all(link, rows, (Some(note), Some(&guess))).await
+            };
             timeout(flight, written).await
         });
-        answered.unwrap_or_else(|_| Err(Trouble::Doubt("it was not answered".into())))
+        let late = |_| Err(Trouble::Doubt("it was not answered".into()));
+        let was_there = lone.is_some_and(|lone| lone.kind != Kind::Born);
+        (was_there, answered.unwrap_or_else(late))
     }
 }

@@ -1,6 +1,7 @@
 //! Writes what a batch decided: one statement for each kind of row, whatever their number, with an
 //! array for each column; and one for all that every round writes (`rounds`).
 
+pub(super) mod lone;
 mod messages;
 pub(super) mod rounds;
 mod scopes;

@@ -13,6 +13,7 @@ use roundel_core::{Deadline, JournalRow, RunChange, RunId, RunRow, Timestamp};
 use sqlx::postgres::PgArguments;
 
 use super::encoded;
+use super::lone::Kind;
 use crate::cells::{Cells, cancel_number, due, number, run_columns, told_numbers};
 use crate::postgres::link::{Link, add_columns};
 use crate::postgres::search::lane_number;
@@ -225,6 +226,20 @@ fn made(which: Which) -> String {
 /// How many lanes there are.
 const LANES: &str = "(SELECT coalesce(max(id), 0) FROM roundel_lane)";
 
+/// The columns of a run that are written, in order, and their types.
+pub(super) fn columns(kind: Kind) -> (Vec<&'static str>, &'static [&'static str]) {
+    let (names, part) = match kind {
+        Kind::Born => (run_columns!(), &BORN),
+        Kind::Advanced => (advanced_columns!(), &ADVANCED),
+        Kind::Moved => (concat!(advanced_columns!(), moved_columns!()), &MOVED),
+    };
+    (names.split(", ").map(str::trim).collect(), part.types)
+}
+
+pub(super) fn told_types() -> &'static [&'static str] {
+    TOLD.types
+}
+
 /// What was decided without looking: over runs that these transactions wrote last, and so many
 /// lanes.
 pub(crate) struct Guess<'a> {
@@ -241,14 +256,14 @@ pub(crate) struct Written {
 
 /// Runs by what becomes of them.
 #[derive(Default)]
-struct Parted<'a> {
-    born: Vec<&'a RunRow>,
-    advanced: Vec<&'a RunRow>,
+pub(super) struct Parted<'a> {
+    pub(super) born: Vec<&'a RunRow>,
+    pub(super) advanced: Vec<&'a RunRow>,
     moved: Vec<&'a RunRow>,
 }
 
 impl<'a> Parted<'a> {
-    fn of(changes: &'a [RunChange]) -> Parted<'a> {
+    pub(super) fn of(changes: &'a [RunChange]) -> Parted<'a> {
         let mut parted = Parted::default();
         for change in changes {
             match change {
@@ -300,17 +315,14 @@ pub(crate) async fn all(
         add_seen(&mut values, alone, (&runs.moved, guess))?;
     }
     if present[3] {
-        add_columns!(&mut values, alone; journal; row =>
-            Id::from(row.run), i64::from(row.execution), number(row.first), i64::from(row.count),
-            number(row.epoch), row.at.0, row.entries.as_slice());
+        add_told(&mut values, alone, journal)?;
     }
     if let Some((incarnation, batch)) = note {
         add_columns!(&mut values, alone; [(incarnation, batch)]; (incarnation, batch) =>
             *incarnation, number(*batch));
     }
     if let Some(guess) = guess {
-        let added = sqlx::Arguments::add(&mut values, guess.lanes);
-        added.map_err(|error| Trouble::Culprit(error.to_string()))?;
+        add(&mut values, guess.lanes)?;
     }
     let text = text(Which {
         present,
@@ -334,6 +346,26 @@ pub(crate) async fn all(
     let by = Xid(by.map_err(|error| Trouble::Culprit(error.to_string()))?);
     let at = Timestamp(number(4)?.unwrap_or_default());
     Ok(Some(Written { by, at }))
+}
+
+/// One more value.
+pub(super) fn add<'q, T>(values: &mut PgArguments, value: T) -> Result<(), Trouble>
+where
+    T: sqlx::Encode<'q, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + 'q,
+{
+    let added = sqlx::Arguments::add(values, value);
+    added.map_err(|error| Trouble::Culprit(error.to_string()))
+}
+
+pub(super) fn add_told(
+    values: &mut PgArguments,
+    alone: bool,
+    journal: &[JournalRow],
+) -> Result<(), Trouble> {
+    add_columns!(values, alone; journal; row =>
+        Id::from(row.run), i64::from(row.execution), number(row.first), i64::from(row.count),
+        number(row.epoch), row.at.0, row.entries.as_slice());
+    Ok(())
 }
 
 fn add_seen(
@@ -366,7 +398,11 @@ fn set_by(deadline: Option<Deadline>) -> Option<Id> {
     deadline.map(|due| Id::from(due.set_by))
 }
 
-fn add_born(values: &mut PgArguments, alone: bool, rows: &[&RunRow]) -> Result<(), Trouble> {
+pub(super) fn add_born(
+    values: &mut PgArguments,
+    alone: bool,
+    rows: &[&RunRow],
+) -> Result<(), Trouble> {
     add_columns!(values, alone; rows; row =>
         Id::from(row.id), lane_number(row.lane), row.state.as_str(), row.priority,
         i64::from(row.execution), number(row.epoch), row.owner.map(Id::from),
@@ -391,7 +427,11 @@ fn flow(row: &RunRow) -> Option<i16> {
     row.flow.number().map(i16::from)
 }
 
-fn add_advanced(values: &mut PgArguments, alone: bool, rows: &[&RunRow]) -> Result<(), Trouble> {
+pub(super) fn add_advanced(
+    values: &mut PgArguments,
+    alone: bool,
+    rows: &[&RunRow],
+) -> Result<(), Trouble> {
     add_columns!(values, alone; rows; row =>
         Id::from(row.id), i64::from(row.execution), number(row.epoch), row.owner.map(Id::from),
         row.lease_until.map(|at| at.0), row.news_at.map(|at| at.0),
@@ -403,7 +443,11 @@ fn add_advanced(values: &mut PgArguments, alone: bool, rows: &[&RunRow]) -> Resu
 }
 
 /// What is moved beside what every round changes.
-fn add_moved(values: &mut PgArguments, alone: bool, rows: &[&RunRow]) -> Result<(), Trouble> {
+pub(super) fn add_moved(
+    values: &mut PgArguments,
+    alone: bool,
+    rows: &[&RunRow],
+) -> Result<(), Trouble> {
     add_columns!(values, alone; rows; row =>
         lane_number(row.lane), row.state.as_str(), row.priority,
         due(row).0, row.suspect, row.outcome.as_ref().map(encoded),
