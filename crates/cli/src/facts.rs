@@ -5,6 +5,7 @@ use roundel::{Client, DocumentView, FactView, Name, Position, Timestamp};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failed, Result};
+use crate::incoming::{self, Append, Incoming};
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Output, Style, clean, cut, time};
 
@@ -15,6 +16,10 @@ pub enum Facts {
     List(List),
     /// Show one fact with its envelope.
     Show(Show),
+    /// Hand a fact in: a process that folds such facts takes it up.
+    Append(Append),
+    /// List facts that came in and are not recorded yet.
+    Incoming(Incoming),
 }
 
 /// What facts came to.
@@ -83,6 +88,8 @@ impl Facts {
         match self {
             Facts::List(args) => &args.output,
             Facts::Show(args) => &args.output,
+            Facts::Append(args) => &args.output,
+            Facts::Incoming(args) => &args.output,
         }
     }
 
@@ -90,6 +97,8 @@ impl Facts {
         match self {
             Facts::List(args) => list(&args, client).await,
             Facts::Show(args) => show(args, client).await,
+            Facts::Append(args) => incoming::append(args, client).await,
+            Facts::Incoming(args) => incoming::list(args, client).await,
         }
     }
 }

@@ -32,6 +32,7 @@ mod commands;
 mod database;
 mod exit;
 mod facts;
+mod incoming;
 mod many;
 mod migrate;
 mod parked;
@@ -92,6 +93,8 @@ pub enum Command {
     /// What facts came to.
     #[command(subcommand)]
     Documents(Documents),
+    /// Take facts that came in, and run jobs, once: for a program with projections or jobs.
+    Tick(Tick),
     /// What operators did: who, why, what and when.
     Audit(Audit),
     /// Check the file, and that what must be true of every run is.
@@ -106,6 +109,7 @@ pub use audit::Audit;
 pub use batches::Batches;
 pub use commands::Commands;
 pub use facts::{Documents, Facts};
+pub use incoming::Tick;
 pub use migrate::Migrate;
 pub use parked::Parked;
 pub use queues::Queues;
@@ -145,6 +149,7 @@ impl Command {
             Command::Parked(args) => args.output(),
             Command::Facts(args) => args.output(),
             Command::Documents(args) => args.output(),
+            Command::Tick(args) => &args.output,
             Command::Audit(args) => args.output(),
             Command::Verify(args) => &args.output,
             Command::Migrate(args) => &args.output,
@@ -175,6 +180,7 @@ impl Command {
             Command::Parked(args) => args.run(client).await,
             Command::Facts(args) => args.run(client).await,
             Command::Documents(args) => args.run(client).await,
+            Command::Tick(args) => incoming::tick(args, client).await,
             Command::Audit(args) => args.run(client).await,
             Command::Verify(_) | Command::Migrate(_) | Command::Move(_) => {
                 unreachable!("taken above")

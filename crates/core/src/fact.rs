@@ -202,11 +202,44 @@ fn lock(namespace: &Name, what: &str, name: &Name) -> LockId {
 #[derive(Debug, Default)]
 pub struct FactReader {
     streams: BTreeMap<StreamId, u64>,
+    /// Marks of facts that somebody waits for, and those of them that are there.
+    watched: BTreeMap<RunId, Option<Name>>,
 }
 
 impl FactReader {
+    /// Somebody waits for the fact of this mark.
+    pub fn watched(&mut self, mark: RunId) {
+        self.watched.insert(mark, None);
+    }
+
+    /// A mark that somebody waited for although its fact is there, if there is one left. If he
+    /// still does, he waits for ever.
+    pub fn doubt(&mut self) -> Option<(RunId, Name)> {
+        while let Some((mark, there)) = self.watched.pop_first() {
+            if let Some(id) = there {
+                return Some((mark, id));
+            }
+        }
+        None
+    }
+
+    /// Somebody still waits for this fact, which is there.
+    pub fn overlooked(id: &Name, run: RunId) -> Violation {
+        Violation {
+            invariant: Invariant::Liveness,
+            run: Some(run),
+            found: format!("it waits for the fact `{id}`, which is there"),
+            expected: "that it was let go when that was recorded".to_owned(),
+        }
+    }
+
     /// The next fact, in the order of all.
     pub fn read(&mut self, id: &FactId, row: &FactRow, out: &mut Vec<Violation>) {
+        if !self.watched.is_empty()
+            && let Some(there) = self.watched.get_mut(&id.mark())
+        {
+            *there = Some(id.id.clone());
+        }
         let Some((name, version)) = row.stream.clone() else {
             return;
         };

@@ -13,10 +13,12 @@ pub mod check;
 mod context;
 mod deadline;
 mod decide;
+mod decider;
 mod dedupe;
 mod fact;
 mod failure;
 mod id;
+mod incoming;
 mod journal;
 pub mod limits;
 mod message;
@@ -44,6 +46,7 @@ pub use changes::{Changes, RunChange, Write};
 pub use context::Context;
 pub use deadline::{Deadline, Deadlines};
 pub use decide::{decide, may_step, undone};
+pub use decider::{Infrastructure, QueueKind, Verdict};
 pub use dedupe::Dedupe;
 pub use fact::{
     Cause, DocumentId, DocumentRow, FactId, FactReader, FactRow, Fold, LockId, Projection, Seen,
@@ -51,6 +54,7 @@ pub use fact::{
 };
 pub use failure::{Attempted, Class, Failure, Origin, Remainder, Remaining};
 pub use id::{PublicationId, RunId, WorkerId};
+pub use incoming::{Envelope, INCOMING};
 pub use journal::{Call, Entry, JournalRow, Outcome, UndoBy, Why, decode_entries, encode_entries};
 pub use message::{
     Delivery, GateId, GateRow, KeyId, KeyKind, KeyRow, MailId, MailRow, OfferId, OfferRow, Policy,
@@ -60,16 +64,16 @@ pub use name::{BadName, Name};
 pub use needs::{Due, Keyed, Need, Stage, needs};
 pub use op::{
     Accept, Anew, Audited, Cancel, Caused, Claim, Claimant, Complete, Consumed, Delete,
-    Destination, Forget, Join, NewFact, Offer, Op, OpenWait, Patch, Publish, Record, Redirect,
-    Register, Release, Renew, Resume, Round, Scope, Signal, Start, StateChange, Subscribe, Target,
-    Then, Undo,
+    Destination, Forget, Item, Join, NewFact, Offer, Op, OpenWait, Patch, Publish, Receive, Record,
+    Redirect, Register, Release, Renew, Resume, Round, Scope, Signal, Start, StateChange,
+    Subscribe, Take, Target, Then, Undo,
 };
 pub use payload::Payload;
 pub use queue::{Flow, Limit, QueueId, QueueRow, Rate};
 pub use refusal::Refusal;
 pub use reply::{
-    Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, RecordedFact,
-    Renewed, Reply, Started, Undone,
+    Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, Received,
+    RecordedFact, Renewed, Reply, Started, Undone,
 };
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};

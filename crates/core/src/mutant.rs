@@ -97,6 +97,12 @@ pub enum Mutant {
     FoldLost,
     /// What a step recorded is not there.
     FactLost,
+    /// An item is out of its queue before it is clear what becomes of its fact.
+    InboxClearedFirst,
+    /// Who needs a fact looks for it first, and waits for it later without looking again.
+    NeedSeenTooEarly,
+    /// Who waits for a fact is not told that it is there.
+    NeedUntold,
     /// What is done in somebody's name is not written down.
     AuditLost,
     /// A run that was asked to end is completed by hand.
@@ -138,7 +144,7 @@ pub enum Mutant {
 impl Mutant {
     /// All but the canary, what only a script finds, and bugs of schedules, which are found by
     /// exploration.
-    pub const ALL: [Mutant; 75] = [
+    pub const ALL: [Mutant; 78] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -199,6 +205,9 @@ impl Mutant {
         Mutant::FactTwice,
         Mutant::FoldLost,
         Mutant::FactLost,
+        Mutant::InboxClearedFirst,
+        Mutant::NeedSeenTooEarly,
+        Mutant::NeedUntold,
         Mutant::AuditLost,
         Mutant::CompletedAfterCancel,
         Mutant::RepliedTwice,

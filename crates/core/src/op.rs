@@ -2,12 +2,14 @@
 //! replayed and simulated.
 
 mod facts;
+mod incoming;
 mod operators;
 mod topics;
 
 use std::time::Duration;
 
 pub use facts::{NewFact, Record};
+pub use incoming::{Item, Receive, Take};
 pub use operators::{
     Accept, Anew, Audited, Cancel, Complete, Delete, Destination, Forget, Patch, Redirect, Resume,
     Undo,
@@ -67,6 +69,8 @@ pub enum Op {
     IfParked(Box<Op>),
     /// Record facts.
     Record(Record),
+    /// Take facts in.
+    Receive(Receive),
     /// Change the limits of a queue.
     Limit(Limit),
     /// Something of the above, in somebody's name: it is audited.

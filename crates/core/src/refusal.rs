@@ -124,6 +124,17 @@ pub enum Refusal {
         /// Which document.
         path: Name,
     },
+    /// Record that one first, or let it wait.
+    #[error(
+        "the fact `{fact}` needs the fact `{needs}`, which is not there; record that one first, \
+         or hand this one in as one that may wait for it"
+    )]
+    FactMissing {
+        /// Which fact.
+        fact: Name,
+        /// What it needs.
+        needs: Name,
+    },
     /// Mend the projection or the fact.
     #[error("the projection `{projection}` of the fact `{fact}` into `{path}` failed: {failure}")]
     NotFolded {
@@ -135,6 +146,27 @@ pub enum Refusal {
         path: Name,
         /// Why.
         failure: Box<Failure>,
+    },
+    /// Answer with a fact instead.
+    #[error(
+        "the decider `{decider}` writes the document `{path}`; documents change by facts alone: \
+         answer with a fact, and fold it by a projection (it may write the queues `{queues}`)"
+    )]
+    DocumentWritten {
+        /// Which decider.
+        decider: Name,
+        /// Which document.
+        path: Name,
+        /// What it may write.
+        queues: String,
+    },
+    /// Write a list.
+    #[error("the decider `{decider}` writes the queue `{path}` with what is no list of items")]
+    NoList {
+        /// Which decider.
+        decider: Name,
+        /// Which queue.
+        path: Name,
     },
     /// Register first.
     #[error("worker {worker} is not registered; register it before it claims")]
@@ -249,6 +281,20 @@ impl Refusal {
             true => Err(Refusal::Reserved { name: name.clone() }),
             false => Ok(()),
         }
+    }
+
+    /// Is it refused for what facts were asked to be recorded? Then that is what it fails with.
+    #[must_use]
+    pub fn of_facts(&self) -> Option<Failure> {
+        Some(match self {
+            Refusal::NotFolded { .. } => Failure::permanent(self).with_code("not_folded"),
+            Refusal::StreamMoved { .. } => Failure::business(self).with_code("stream_moved"),
+            Refusal::FactMissing { .. } => Failure::business(self).with_code("fact_missing"),
+            Refusal::Conflict { .. } | Refusal::AnotherFact { .. } => {
+                Failure::business(self).with_code("conflict")
+            }
+            _ => return None,
+        })
     }
 
     pub(crate) fn payload(size: usize) -> Result<(), Refusal> {

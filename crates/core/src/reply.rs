@@ -1,8 +1,8 @@
 //! What operations answer, and the hints that follow a commit.
 
 use crate::{
-    CancelMark, Deadlines, Delivery, Fence, LaneId, Name, Outcome, Parent, PublicationId, QueueRow,
-    Refusal, RunId, RunState, Sent, StateRow, Timestamp, WorkerId,
+    CancelMark, Deadlines, Delivery, Failure, Fence, LaneId, Name, Outcome, Parent, PublicationId,
+    QueueRow, Refusal, RunId, RunState, Sent, StateRow, Timestamp, WorkerId,
 };
 
 /// The answer to an operation.
@@ -56,6 +56,8 @@ pub enum Reply {
     Forgotten(bool),
     /// To a record, one for each fact.
     Recorded(Vec<RecordedFact>),
+    /// To facts that came in, one for each.
+    Received(Vec<Received>),
     /// To a change of a queue's limits: as they are now.
     Limited(QueueRow),
 }
@@ -67,6 +69,35 @@ pub struct RecordedFact {
     pub new: bool,
     /// Which of its stream's facts it is, from 1.
     pub stream_version: Option<u64>,
+    /// How many facts waited for it, and are in their queue again.
+    pub let_go: u32,
+}
+
+/// What became of a fact that came in.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Received {
+    /// It is recorded, and no longer in the queue.
+    Recorded(RecordedFact),
+    /// It is in the queue, as this run.
+    Queued(RunId),
+    /// It waits for a fact that it needs.
+    Waiting {
+        /// As this run.
+        run: RunId,
+        /// Which fact.
+        on: Name,
+    },
+    /// It could not be recorded and waits for an operator.
+    Parked {
+        /// As this run.
+        run: RunId,
+        /// Why.
+        failure: Box<Failure>,
+    },
+    /// It was in the queue and is not any more, or somebody has changed it: nothing was done.
+    Gone,
+    /// It could neither be recorded nor kept: nothing was done.
+    Refused(Box<Refusal>),
 }
 
 /// What a start did.

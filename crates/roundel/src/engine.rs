@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{BATCH, Failure, Name, SCHEDULE, limits};
+use roundel_core::{BATCH, Failure, INCOMING, Name, SCHEDULE, limits};
 use roundel_store::{Clock, Store, Tx};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::client::{Client, Inner, Keeping, keep_ended};
 use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
+use crate::decider::Deciders;
 use crate::fact::Projections;
 use crate::live::{Handler, erased, heeding};
 use crate::metrics::Counters;
@@ -31,6 +32,7 @@ pub struct EngineBuilder {
     handlers: FxHashMap<(Name, u32), Handler>,
     undos: NamedUndos,
     pub(crate) projections: Projections,
+    pub(crate) deciders: Deciders,
     /// Topic and workflow.
     subscriptions: Vec<(Name, Name)>,
     drain: Duration,
@@ -157,6 +159,7 @@ impl EngineBuilder {
             handlers: FxHashMap::default(),
             undos: NamedUndos::default(),
             projections: Projections::default(),
+            deciders: Deciders::default(),
             subscriptions: Vec::new(),
             drain: Duration::from_secs(10),
             keeping: Keeping::default(),
@@ -174,7 +177,7 @@ impl EngineBuilder {
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
         let key = (workflow.name(), workflow.exact_version().unwrap_or(1));
-        if key.0 == BATCH || key.0 == SCHEDULE {
+        if [BATCH, SCHEDULE, INCOMING].contains(&key.0) {
             let text = format!(
                 "the workflow `{}` is the engine's own; choose another name",
                 key.0
@@ -404,6 +407,7 @@ impl EngineBuilder {
     /// When something was set up wrong, or the database cannot be used.
     pub async fn start(self) -> Result<Engine, Error> {
         let mut config = self.config?;
+        self.deciders.check()?;
         config.undos = Arc::new(self.undos);
         config.projections = Arc::new(self.projections);
         let projections = config.projections.clone();
@@ -436,6 +440,7 @@ impl EngineBuilder {
             answer_within,
             name,
             projections,
+            deciders: self.deciders,
             sweep,
         };
         let client = Client::from(Arc::new(inner));

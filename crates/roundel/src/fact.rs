@@ -147,6 +147,7 @@ impl IntoFuture for RecordInStep {
 pub struct Projection<D> {
     name: &'static str,
     folds: Vec<(Name, FoldInto)>,
+    unknown: Vec<FoldUnknown>,
     document: PhantomData<fn(D) -> D>,
 }
 
@@ -173,6 +174,7 @@ impl<D: Serialize + DeserializeOwned> Projection<D> {
         Projection {
             name,
             folds: Vec::new(),
+            unknown: Vec::new(),
             document: PhantomData,
         }
     }
@@ -206,6 +208,38 @@ impl<D: Serialize + DeserializeOwned> Projection<D> {
 pub(crate) struct Projections {
     by_kind: BTreeMap<Name, Vec<FoldInto>>,
     names: Vec<&'static str>,
+    /// For kinds that nothing else folds.
+    unknown: Vec<FoldUnknown>,
+}
+
+/// A fact of a kind that nothing else folds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct UnknownFact {
+    /// What kind it is.
+    pub kind: Name,
+    /// The version of what it says.
+    pub version: u32,
+    /// What it says.
+    pub data: serde_json::Value,
+}
+
+/// Where facts of unknown kinds are folded in, and how.
+#[derive(Clone)]
+pub(crate) struct FoldUnknown {
+    paths: Arc<PathsOfUnknown>,
+    fold: Fold,
+}
+
+type PathsOfUnknown = dyn Fn(&UnknownFact) -> Result<Vec<Name>, Failure> + Send + Sync;
+
+impl UnknownFact {
+    fn of(kind: &Name, version: u32, data: &Payload) -> Result<UnknownFact, Failure> {
+        Ok(UnknownFact {
+            kind: kind.clone(),
+            version,
+            data: decode(data)?,
+        })
+    }
 }
 
 impl std::fmt::Debug for Projections {
@@ -226,6 +260,60 @@ impl Projections {
     }
 }
 
+impl Projections {
+    /// Is anything folded here?
+    pub(crate) fn folds_any(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Are such facts folded here, other than as unknown ones?
+    pub(crate) fn knows(&self, kind: &Name) -> bool {
+        self.by_kind.contains_key(kind)
+    }
+
+    /// A fact that comes in, with where it is folded in; none if nobody here knows it.
+    pub(crate) fn take_in(&self, mut fact: NewFact) -> Result<Option<NewFact>, Failure> {
+        if self.knows(&fact.kind) {
+            return self.with_documents(fact).map(Some);
+        }
+        if self.unknown.is_empty() {
+            return Ok(None);
+        }
+        let seen = UnknownFact::of(&fact.kind, fact.version, &fact.data)?;
+        for unknown in &self.unknown {
+            for path in (unknown.paths)(&seen)? {
+                fact.into.push((path, unknown.fold.clone()));
+            }
+        }
+        Ok(Some(fact))
+    }
+}
+
+impl<D: Serialize + DeserializeOwned> Projection<D> {
+    /// Folds facts that come in and are of kinds that nothing else here folds. Without this they
+    /// are parked, until a process comes that folds them.
+    #[must_use]
+    pub fn fold_unknown<P, F>(mut self, paths: P, fold: F) -> Self
+    where
+        P: Fn(&UnknownFact) -> Vec<String> + Send + Sync + 'static,
+        F: Fn(Option<D>, &UnknownFact) -> Result<Option<D>, Failure> + Send + Sync + 'static,
+        D: 'static,
+    {
+        let paths: Arc<PathsOfUnknown> = Arc::new(move |fact| {
+            let paths = paths(fact).into_iter();
+            paths.map(|path| name(Cow::Owned(path))).collect()
+        });
+        let fold = Fold::new(Name::constant(self.name), move |document, _, fact| {
+            let document = document.map(decode).transpose()?;
+            let fact = UnknownFact::of(&fact.kind, fact.version, &fact.data)?;
+            let after = fold(document, &fact)?;
+            after.as_ref().map(encode).transpose()
+        });
+        self.unknown.push(FoldUnknown { paths, fold });
+        self
+    }
+}
+
 impl EngineBuilder {
     /// Folds facts into documents, in the commit that records them.
     pub fn project<D>(mut self, projection: Projection<D>) -> Self {
@@ -237,6 +325,7 @@ impl EngineBuilder {
             return self;
         }
         self.projections.names.push(projection.name);
+        self.projections.unknown.extend(projection.unknown);
         for (kind, into) in projection.folds {
             self.projections.by_kind.entry(kind).or_default().push(into);
         }

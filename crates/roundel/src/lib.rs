@@ -7,6 +7,7 @@ mod batch;
 mod client;
 mod command;
 mod cx;
+mod decider;
 mod engine;
 mod error;
 mod fact;
@@ -30,9 +31,9 @@ mod worker;
 
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
 pub use client::{
-    Audit, Client, Decision, Document, Facts, Handle, Look, Parked, Preview, Queue, QueueLimits,
-    RecordFacts, Remedied, Remedy, Runs, Schedule, ScheduleSet, ScheduleView, SendTo, StartRun, To,
-    Trouble, TroubleGroup, TroubleId, WouldUndo,
+    Arrival, Audit, Client, Decision, Document, Facts, Handle, Look, Parked, Preview, Queue,
+    QueueLimits, Queued, RecordFacts, Remedied, Remedy, Runs, Schedule, ScheduleSet, ScheduleView,
+    SendTo, StartRun, TakenIn, Ticked, To, Trouble, TroubleGroup, TroubleId, WouldUndo,
 };
 pub use command::{Command, SendInStep};
 pub use cx::{
@@ -41,16 +42,17 @@ pub use cx::{
 };
 pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
-pub use fact::{Fact, Projection, RecordInStep};
+pub use fact::{Fact, Projection, RecordInStep, UnknownFact};
 pub use metrics::{Metrics, Waits};
 pub use names::{Key, Signal, Topic, Undo, Workflow};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
     AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Calendar, Cancelled, CatchUp,
-    Class, Context, Deadline, Deadlines, DocumentId, DocumentRow, Emitted, Entry, FactId, FactRow,
-    Failure, Joined, Name, Op, Overlap, Patched, Payload, PublicationId, Published, QueueRow, Rate,
-    RecordedFact, Refusal, Remainder, Remaining, Remembered, Reply, Retry, RunId, RunState,
-    ScheduleState, Sent, Timestamp, Timetable, Undone, What, instant, limits, read_instant,
+    Class, Context, Deadline, Deadlines, DocumentId, DocumentRow, Emitted, Entry, Envelope, FactId,
+    FactRow, Failure, Infrastructure, Joined, Name, Op, Overlap, Patched, Payload, PublicationId,
+    Published, QueueKind, QueueRow, Rate, Received, RecordedFact, Refusal, Remainder, Remaining,
+    Remembered, Reply, Retry, RunId, RunState, ScheduleState, Sent, Timestamp, Timetable, Undone,
+    What, instant, limits, read_instant,
 };
 pub use roundel_store::{
     AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, ManualClock, Objects,

@@ -9,6 +9,7 @@ macro_rules! metrics {
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
             pub(crate) store_waits: Histogram,
+            pub(crate) tick_times: Histogram,
         }
 
         /// What an engine has counted since it started.
@@ -18,6 +19,8 @@ macro_rules! metrics {
             $($(#[$doc])* pub $name: u64,)*
             /// How long requests waited for the store: for their turn, for its locks, for the disk.
             pub store_waits: Waits,
+            /// How long ticks took.
+            pub tick_times: Waits,
         }
 
         impl Counters {
@@ -25,6 +28,7 @@ macro_rules! metrics {
                 Metrics {
                     $($name: self.$name.0.load(Ordering::Relaxed),)*
                     store_waits: self.store_waits.snapshot(),
+                    tick_times: self.tick_times.snapshot(),
                 }
             }
         }
@@ -68,6 +72,18 @@ metrics! {
     replays,
     /// Runs found in memory when they were claimed again.
     found_in_memory,
+    /// Facts that were recorded through this engine, other than by steps.
+    facts_recorded,
+    /// Times that facts could not be recorded.
+    facts_failed,
+    /// Facts that came in and were parked.
+    facts_parked,
+    /// Times that a fact that came in had to wait for another.
+    facts_waiting,
+    /// Ticks.
+    ticks,
+    /// Jobs that failed.
+    jobs_failed,
     /// Gauge: runs in memory and leased.
     live,
     /// Gauge: runs in memory and waiting.

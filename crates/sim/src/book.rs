@@ -75,6 +75,8 @@ pub(crate) struct Book {
     pub(crate) batches: BTreeMap<RunId, u32>,
     /// The last of those that are alike, by workflow and key.
     alike: BTreeMap<(Name, Name), RunId>,
+    /// Facts that were handed in.
+    pub(crate) arrivals: crate::incoming::Arrivals,
     /// What is known of runs that belong together.
     pub(crate) kin: crate::kin::Kin,
     pub(crate) violations: Vec<String>,
@@ -311,6 +313,8 @@ impl Book {
             |row: &RunRow| row.state == RunState::RollbackFailed && row.undo == UndoMark::Possible;
         let parked = rows.runs();
         let parked = parked.filter(|row| row.state == RunState::Parked || failed(row));
+        // Nobody mends what is spoiled.
+        let parked = parked.filter(|row| rows.lane(row.lane).workflow != roundel_core::INCOMING);
         let parked = parked.map(|row| (Reverse(row.depth), row.id));
         // The lowest first: what is above it cannot be undone before it.
         let mut parked: Vec<(Reverse<u16>, RunId)> = parked.collect();

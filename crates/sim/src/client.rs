@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use roundel_core::{
-    Cancel, Claimant, Delete, Name, Offer, Op, Policy, Reply, Resume, RunId, RunRow, RunState,
-    Signal, Start, Started, Target, Timestamp, WorkerId,
+    Cancel, Claimant, Delete, INCOMING, Name, Offer, Op, Policy, Reply, Resume, RunId, RunRow,
+    RunState, Signal, Start, Started, Target, Timestamp, WorkerId,
 };
 
 use crate::marks::Mark;
@@ -152,7 +152,10 @@ impl World<'_> {
     /// Some run for which this holds, if there is one.
     fn some_run(&mut self, fits: impl Fn(&RunRow) -> bool) -> Option<RunId> {
         let drawn = self.random.next();
-        let rows = self.model.rows().runs().filter(|row| fits(row));
+        // Facts that came in are not what clients started.
+        let all = self.model.rows();
+        let item = |row: &RunRow| all.lane(row.lane).workflow == INCOMING;
+        let rows = all.runs().filter(|row| fits(row) && !item(row));
         rows.map(|row| row.id)
             .min_by_key(|run| run.0.as_u64_pair().1 ^ drawn)
     }
@@ -175,8 +178,10 @@ impl World<'_> {
     /// May another run begin? Not many are under way at a time, and what begins late has little
     /// left to run into.
     fn may_start(&self) -> bool {
-        let open = |row: &&RunRow| !row.state.has_ended();
-        let under_way = self.model.rows().runs().filter(open).count();
+        let all = self.model.rows();
+        let item = |row: &RunRow| all.lane(row.lane).workflow == INCOMING;
+        let open = |row: &&RunRow| !row.state.has_ended() && !item(row);
+        let under_way = all.runs().filter(open).count();
         under_way < UNDER_WAY && self.ops * 4 < self.requests * 3 || self.draining
     }
 
@@ -222,7 +227,7 @@ impl World<'_> {
             return;
         }
         if self.faults.facts && self.random.once_in(4) {
-            let op = self.record();
+            let op = self.record_or_receive();
             // Beside what it does with runs.
             self.clients[index].left += 1;
             self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
@@ -395,6 +400,9 @@ impl World<'_> {
                 }
             }
             (Op::Record(_), Reply::Recorded(_)) => self.note_recorded(None),
+            (Op::Receive(receive), Reply::Received(received)) => {
+                self.note_received(&receive.items, &received);
+            }
             (Op::Resume(_), Reply::Resumed) => self.marks.hit(Mark::Resumed),
             (Op::Patch(patch), Reply::Patched(_)) => self.note_patched(&patch.target),
             (Op::Publish(_), Reply::Published(published)) if !published.new => {

@@ -41,6 +41,16 @@ fn numbers() -> Projection {
     })
 }
 
+/// Adds this to one of the numbers.
+pub(crate) fn added(id: Name, number: usize, said: u64) -> NewFact {
+    let path = NUMBERS[number].clone();
+    NewFact {
+        stream: Some(path.clone()),
+        into: vec![(path, numbers())],
+        ..NewFact::new(id, ADDED, World::payload(&said))
+    }
+}
+
 impl World<'_> {
     /// Something that a client records.
     pub(crate) fn record(&mut self) -> Op {

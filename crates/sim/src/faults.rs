@@ -9,6 +9,7 @@ use std::time::Duration;
 use roundel_core::{Op, Timestamp};
 
 use crate::drive::State;
+use crate::incoming::is_item;
 use crate::marks::Mark;
 use crate::worker::{Ask, Task, Worker};
 use crate::world::World;
@@ -249,7 +250,8 @@ impl World<'_> {
     }
 
     fn somebody_waits_for_a_version(&self) -> bool {
-        let mut runs = self.model.rows().runs();
+        let rows = self.model.rows();
+        let mut runs = rows.runs().filter(|row| !is_item(rows, row));
         let known = |lane| {
             self.workers
                 .iter()

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::incoming::is_item;
 use crate::marks::Mark;
 use crate::site::{Line, Site, Way};
 use crate::trees::{self, Plot};
@@ -152,9 +153,10 @@ impl World<'_> {
 
     /// Some run, in whichever state if none is given.
     pub(crate) fn any_run(&mut self, state: Option<RunState>) -> Target {
-        let rows = self.model.rows().runs();
+        let rows = self.model.rows();
         let fits = |row: &&RunRow| state.is_none_or(|state| row.state == state);
-        let mut runs: Vec<RunId> = rows.filter(fits).map(|row| row.id).collect();
+        let started = rows.runs().filter(|row| !is_item(rows, row));
+        let mut runs: Vec<RunId> = started.filter(fits).map(|row| row.id).collect();
         runs.sort_unstable();
         let at = self.random.below(runs.len().max(1));
         Target::Run(runs.get(at).copied().unwrap_or(RunId::from_bytes([1; 16])))

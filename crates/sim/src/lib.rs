@@ -18,6 +18,7 @@ mod facts;
 mod faults;
 mod flows;
 mod hints;
+mod incoming;
 mod judge;
 mod kin;
 mod marks;

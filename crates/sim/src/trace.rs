@@ -123,6 +123,7 @@ fn kind(op: &Op) -> (&'static str, Option<RunId>) {
         Op::Redirect(redirect) => ("redirect", Some(redirect.run)),
         Op::IfParked(_) => ("if parked", None),
         Op::Record(_) => ("record", None),
+        Op::Receive(_) => ("receive", None),
         Op::Limit(_) => ("limit", None),
         Op::Audited(_) => ("audited", None),
     }

@@ -209,7 +209,8 @@ impl<'a> World<'a> {
             if tick % 8 == 0 {
                 self.resume_queues();
             }
-            if tick % 8 == 0 && self.is_at_rest() && !self.resume_parked() {
+            let left = tick % 8 == 0 && self.take_in();
+            if tick % 8 == 0 && !left && self.is_at_rest() && !self.resume_parked() {
                 return;
             }
         }

@@ -39,6 +39,17 @@ fn the_canary_is_seen_at_once() {
 }
 
 #[test]
+fn fa_06_fa_10_bugs_of_facts_that_come_in_are_found() {
+    let bugs = [
+        Mutant::InboxClearedFirst,
+        Mutant::NeedSeenTooEarly,
+        Mutant::NeedUntold,
+    ];
+    let hunt = hunt(&bugs, 1);
+    assert_eq!(hunt.caught(), bugs.len(), "{hunt:?}");
+}
+
+#[test]
 fn scripted_trees_find_planted_bugs() {
     for bug in [
         Mutant::SettledUndone,

@@ -23,6 +23,9 @@ pub enum Query {
     Run(Name, Target),
     /// Runs, newest first.
     Runs(RunFilter),
+    /// Runs of a workflow, in its first version, that may be taken, in the order of their turns:
+    /// those that are ready, and those that waited for a time that has come.
+    Due(DueFilter),
     /// A run's journal, from an entry on, so many rows at most; all of an execution if no limit.
     Journal {
         /// Whose.
@@ -94,6 +97,19 @@ pub enum Query {
     Documents(DocumentFilter),
     /// Every row of every table, in order: for tests.
     Dump,
+}
+
+/// Which runs may be taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DueFilter {
+    /// Of which tenant.
+    pub namespace: Name,
+    /// Of which workflow.
+    pub workflow: Name,
+    /// By this time.
+    pub now: Timestamp,
+    /// How many at most.
+    pub limit: usize,
 }
 
 /// Which rows of the audit.

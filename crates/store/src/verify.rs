@@ -2,7 +2,7 @@
 //! while others work on it: a page is read at one moment.
 
 use roundel_core::check::{self, Violation};
-use roundel_core::{AuditReader, FactReader};
+use roundel_core::{AuditReader, FactReader, Name, RunId};
 
 use crate::{Answer, AuditFilter, Error, FactFilter, Position, Query, Store};
 
@@ -61,6 +61,8 @@ pub(crate) struct Verifying {
     pub(crate) checked: Checked,
     audit: AuditReader,
     facts: FactReader,
+    /// A fact that is there and that somebody waited for; looked at again once all is read.
+    doubt: Option<(RunId, Name)>,
     next: Option<Query>,
 }
 
@@ -71,6 +73,7 @@ impl Verifying {
             checked: Checked::default(),
             audit: AuditReader::default(),
             facts: FactReader::default(),
+            doubt: None,
             next: Some(Query::Records(None, PAGE)),
         }
     }
@@ -88,15 +91,34 @@ impl Verifying {
         })
     }
 
+    /// Who waited for a fact that is there is looked at again: it may have been recorded meanwhile.
+    fn doubts(&mut self) -> Option<Query> {
+        self.doubt = self.facts.doubt();
+        let (mark, _) = self.doubt.as_ref()?;
+        let before = mark.0.as_u128().checked_sub(1)?;
+        let before = RunId(uuid::Uuid::from_u128(before));
+        Some(Query::Records(Some(before), 1))
+    }
+
     /// Checks an answer. Returns what should not be.
     pub(crate) fn take(&mut self, answer: Answer) -> Vec<Violation> {
         let mut found = Vec::new();
         match answer {
+            Answer::Records(page) if self.doubt.is_some() => {
+                let (mark, id) = self.doubt.take().expect("asked for");
+                let its = page.items.iter().filter(|(run, _)| *run == mark);
+                let watches = its.flat_map(|(_, record)| &record.watches);
+                found.extend(watches.map(|watch| FactReader::overlooked(&id, watch.1)));
+                self.next = self.doubts();
+            }
             Answer::Records(page) => {
                 for (run, record) in &page.items {
                     self.checked.runs += u64::from(record.row.is_some());
                     self.checked.rounds += record.journal.len() as u64;
                     self.checked.messages += record.mail.len() as u64;
+                    if run.is_mark() && !record.watches.is_empty() {
+                        self.facts.watched(*run);
+                    }
                     match self.depth {
                         Depth::Rows => check::rows(*run, record, &mut found),
                         Depth::Entries => check::run(*run, record, &mut found),
@@ -135,7 +157,10 @@ impl Verifying {
                     self.facts.read(&view.id, &view.row, &mut found);
                 }
                 let after = page.items.last().map(|view| view.position);
-                self.next = page.more.then(|| facts_page(after));
+                self.next = match page.more {
+                    true => Some(facts_page(after)),
+                    false => self.doubts(),
+                };
             }
             _ => unreachable!("nothing else was asked for"),
         }

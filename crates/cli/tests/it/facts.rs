@@ -114,3 +114,40 @@ async fn inv19_a_stream_with_a_gap_is_found() {
     let found = place.run(&["verify", "--json"]).json();
     assert_eq!(found["violations"][0]["invariant"], "inv19_projections");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fa_06_facts_are_handed_in_listed_and_taken() {
+    let place = Place::new().await;
+    recorded(&place).await;
+    let append = |args: &[&str]| {
+        let mut all = vec!["facts", "append"];
+        all.extend(args);
+        place.run(&all)
+    };
+    let first = append(&["said", "5", "--id", "s5", "--needs", "s9", "--json"]);
+    assert_eq!(first.ok().json()["answer"], json!("queued"));
+    append(&["said", "6", "--id", "s6"]).ok();
+    let known = append(&["said", "1", "--id", "s1", "--stream", "talk"]).ok();
+    assert!(known.out.contains("recorded before"), "{}", known.out);
+    append(&["said", "7", "--id", "s1"]).fails(1, &["`s1`"]);
+    let ticked = place.run(&["tick", "--json"]).ok().json();
+    assert_eq!(ticked["recorded"], json!(0), "nothing is folded here");
+    let listed = place.run(&["facts", "incoming"]).ok().out;
+    assert!(listed.contains("s5") && listed.contains("s6"), "{listed}");
+    let sum = Projection::<u64>::named("sum").fold(
+        SAID,
+        |_| vec!["sums/all".into()],
+        |sum, said| Ok(Some(sum.unwrap_or(0) + said)),
+    );
+    let engine = Engine::open(place.db()).project(sum).start().await;
+    let engine = engine.expect("an engine");
+    engine.tick(engine.now()).await.expect("it ticks");
+    engine.shutdown().await;
+    let waits = ["facts", "incoming", "--state", "waiting", "--json"];
+    let waits = place.run(&waits).ok().json();
+    assert_eq!(waits["missing"], json!(["s9"]));
+    assert_eq!(waits["fact"]["id"], json!("s5"));
+    let all = place.run(&["documents", "get", "sums/all"]).ok().out;
+    assert_eq!(all.trim(), "16");
+    place.run(&["verify"]).ok();
+}

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 55] = [
+const COMMANDS: [&[&str]; 58] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -58,6 +58,9 @@ const COMMANDS: [&[&str]; 55] = [
     &["parked", "replay"],
     &["parked", "offer"],
     &["parked", "discard"],
+    &["facts", "append"],
+    &["facts", "incoming"],
+    &["tick"],
     &["audit"],
     &["audit", "verify"],
     &["verify"],

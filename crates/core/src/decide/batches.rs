@@ -128,7 +128,10 @@ fn hold(rows: &mut Rows, run: RunId, batch: RunId, now: Timestamp) {
 
 /// What a batch was followed by begins, unless somebody has ended it meanwhile.
 pub(super) fn release(rows: &mut Rows, run: RunId, now: Timestamp) {
-    let held = |row: &&mut RunRow| !row.state.has_ended() && row.owner.is_none() && row.head == 1;
+    let held = |row: &&mut RunRow| {
+        let rests = row.state.has_ended() || row.state == RunState::Parked;
+        !rests && row.owner.is_none() && row.head == 1
+    };
     let Some(row) = rows.run_mut(run).filter(held) else {
         return;
     };

@@ -155,6 +155,8 @@ fn consistent(round: &Round, rows: &Rows, row: &RunRow) -> Result<(), &'static s
             Caused::Record(record) => {
                 let own = rows.lane(row.lane).namespace == record.namespace;
                 ensure(own, "it records facts in another namespace")?;
+                let plain = record.sent.is_empty() && record.queued.is_empty();
+                ensure(plain, "what a step recorded is more than facts")?;
             }
             _ => {}
         }

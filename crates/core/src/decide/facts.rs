@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use super::{incoming, starts};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Cause, DocumentId, DocumentRow, FactId, FactRow, NewFact, Record, RecordedFact, Refusal, Round,
-    Rows, StreamId, StreamRow, Timestamp, limits,
+    Cause, DocumentId, DocumentRow, FactId, FactRow, Name, NewFact, Record, RecordedFact, Refusal,
+    Round, Rows, StreamId, StreamRow, Timestamp, limits,
 };
 
 /// What recording comes to.
@@ -27,7 +28,13 @@ pub(super) fn record(
 ) -> Result<Vec<RecordedFact>, Refusal> {
     let mut plan = Plan::default();
     let recorded = plan.add((record, None), rows, now)?;
-    plan.carry_out(rows);
+    starts::may_send(record.sent.iter(), rows)?;
+    incoming::may_queue(record, rows)?;
+    plan.carry_out(rows, now);
+    for start in record.sent.iter().filter(|_| !mutant::on(Mutant::SentLost)) {
+        starts::start(start, rows, now).expect("checked");
+    }
+    incoming::put(record, rows, now);
     Ok(recorded)
 }
 
@@ -81,6 +88,10 @@ impl Plan {
         if let Some(known) = self.known(&id, rows) {
             return repeated(fact, known);
         }
+        if let Some(needs) = self.missing((record, fact), rows) {
+            let (fact, needs) = (fact.id.clone(), needs.clone());
+            return Err(Refusal::FactMissing { fact, needs });
+        }
         let stream = self.count((record, fact), rows)?;
         let row = FactRow {
             kind: fact.kind.clone(),
@@ -93,11 +104,23 @@ impl Plan {
             stream: stream.clone(),
         };
         self.fold((record, fact), (&id, &row), rows)?;
+        let let_go = rows.watchers_of(id.mark()).count();
         self.facts.push((id, row));
         Ok(RecordedFact {
             new: true,
             stream_version: stream.map(|(_, version)| version),
+            let_go: u32::try_from(let_go).unwrap_or(u32::MAX),
         })
+    }
+
+    /// The first of the facts that it needs and that is not there.
+    fn missing<'f>(&self, (record, fact): (&Record, &'f NewFact), rows: &Rows) -> Option<&'f Name> {
+        let is_there = |id: &Name| {
+            let id = record.fact_of(id);
+            let planned = self.facts.iter().any(|(planned, _)| *planned == id);
+            planned || rows.facts.get(&id).is_some() && !mutant::on(Mutant::NeedSeenTooEarly)
+        };
+        fact.needs.iter().find(|id| !is_there(id))
     }
 
     /// The fact of this id, in the rows or in the plan.
@@ -120,7 +143,7 @@ impl Plan {
         &mut self,
         (record, fact): (&Record, &NewFact),
         rows: &Rows,
-    ) -> Result<Option<(crate::Name, u64)>, Refusal> {
+    ) -> Result<Option<(Name, u64)>, Refusal> {
         let Some(name) = &fact.stream else {
             return Ok(None);
         };
@@ -166,8 +189,9 @@ impl Plan {
     }
 
     /// Nothing can fail any more.
-    pub(super) fn carry_out(self, rows: &mut Rows) {
+    pub(super) fn carry_out(self, rows: &mut Rows, now: Timestamp) {
         for (id, row) in self.facts {
+            incoming::let_go(&id, rows, now);
             rows.facts.put(id, row);
         }
         for (id, row) in self.streams {
@@ -188,6 +212,11 @@ fn check(record: &Record) -> Result<(), Refusal> {
     let mut bytes = 0;
     for fact in &record.facts {
         Refusal::payload(fact.data.size())?;
+        Refusal::over(
+            "facts that one needs",
+            limits::FACT_DOCUMENTS,
+            fact.needs.len(),
+        )?;
         let into = fact.into.len();
         Refusal::over("documents of one fact", limits::FACT_DOCUMENTS, into)?;
         bytes += fact.data.size();
@@ -197,7 +226,7 @@ fn check(record: &Record) -> Result<(), Refusal> {
 }
 
 /// The same fact again is nothing new; another one under its id is refused.
-fn repeated(fact: &NewFact, known: &FactRow) -> Result<RecordedFact, Refusal> {
+pub(super) fn repeated(fact: &NewFact, known: &FactRow) -> Result<RecordedFact, Refusal> {
     let stream = known.stream.as_ref().map(|(name, _)| name);
     let same = (&fact.kind, fact.version, &fact.data, fact.stream.as_ref())
         == (&known.kind, known.version, &known.data, stream);
@@ -209,5 +238,6 @@ fn repeated(fact: &NewFact, known: &FactRow) -> Result<RecordedFact, Refusal> {
     Ok(RecordedFact {
         new: false,
         stream_version: known.stream.as_ref().map(|(_, version)| *version),
+        let_go: 0,
     })
 }

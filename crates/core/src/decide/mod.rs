@@ -9,6 +9,7 @@ mod checks;
 mod conditions;
 mod ends;
 mod facts;
+mod incoming;
 mod leases;
 mod leftovers;
 mod operators;
@@ -73,6 +74,7 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::IfParked(op) => operators::if_parked(op, rows, now),
         Op::Limit(limit) => queues::limit(limit, rows, now).map(Reply::Limited),
         Op::Record(record) => facts::record(record, rows, now).map(Reply::Recorded),
+        Op::Receive(receive) => incoming::receive(receive, rows, now).map(Reply::Received),
         Op::Audited(audited) => audits::audited(audited, rows, now),
         Op::Forget(forget) => Ok(Reply::Forgotten(operators::forget(forget, rows, now))),
     }

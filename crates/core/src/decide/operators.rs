@@ -99,14 +99,14 @@ fn is_unbegun(row: &RunRow, now: Timestamp) -> bool {
     !begun && row.undo == UndoMark::Nothing && !row.state.has_ended()
 }
 
-fn end_unbegun(rows: &mut Rows, id: RunId, now: Timestamp) {
+pub(super) fn end_unbegun(rows: &mut Rows, id: RunId, now: Timestamp) {
     let failure = Failure::new(Class::Cancelled, "the run was cancelled").with_code("cancelled");
     let outcome = Outcome::Failure(Box::new(failure));
     end_by_hand(rows, id, (RunState::Cancelled, &outcome), now);
 }
 
 /// Ends a run that nobody has.
-fn end_by_hand(rows: &mut Rows, id: RunId, end: (RunState, &Outcome), now: Timestamp) {
+pub(super) fn end_by_hand(rows: &mut Rows, id: RunId, end: (RunState, &Outcome), now: Timestamp) {
     let row = rows.run_mut(id).expect("found");
     let held = (row.lane, row.flow);
     if row.owner.is_some() {

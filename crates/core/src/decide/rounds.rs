@@ -18,7 +18,7 @@ pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<C
     let held = (row.lane, row.flow);
     let facts = facts::of_round(round, rows, now)?;
     append(round, rows, now);
-    facts.carry_out(rows);
+    facts.carry_out(rows, now);
     let mut committed = Committed {
         at: now,
         ..Committed::default()

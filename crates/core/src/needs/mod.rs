@@ -4,12 +4,14 @@
 
 mod facts;
 mod gates;
+mod incoming;
 mod leases;
 mod leftovers;
 mod scopes;
 
 use facts::of_record;
 use gates::{Gates, gate_of, gate_of_signal, of_gates};
+use incoming::{of_queues, of_receive};
 pub use leases::{Due, Keyed};
 use leases::{of_claim, of_leases, of_register};
 use leftovers::{of_leftovers, of_redirect};
@@ -181,7 +183,11 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         },
         Op::Limit(limit) if stage == Stage::Gates => out.push(Need::Queue(limit.queue.clone())),
         Op::Limit(_) => {}
-        Op::Record(record) => of_record(record, stage, out),
+        Op::Record(record) => {
+            of_record(record, rows, stage, out);
+            of_queues(record, rows, stage, out);
+        }
+        Op::Receive(receive) => of_receive(receive, rows, stage, out),
         Op::Claim(claim) => of_claim(claim, rows, stage, out),
         Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
         Op::Release(release) => of_leases(release.worker, &release.runs, rows, stage, out),
@@ -451,7 +457,7 @@ fn of_caused(round: &Round, caused: &Caused, rows: &Rows, stage: Stage, out: &mu
         Caused::Child(_, start) | Caused::Spawn(_, start) | Caused::Send(start) => {
             of_start(start, rows, stage, out);
         }
-        Caused::Record(record) => of_record(record, stage, out),
+        Caused::Record(record) => of_record(record, rows, stage, out),
         Caused::Signal(_, signal) => of_signal(signal, rows, stage, out),
         Caused::Offer(_, offer) => of_offer(offer, rows, stage, out),
         Caused::Watch(_, namespace, target) => of_target(namespace, target, rows, stage, out),

@@ -137,7 +137,7 @@ pub(super) fn asked_to_end(round: &Round, rows: &Rows) -> Vec<RunId> {
 }
 
 /// Who waits for a run's end, and what it did not read.
-fn of_end(row: &RunRow, out: &mut Vec<Need>) {
+pub(super) fn of_end(row: &RunRow, out: &mut Vec<Need>) {
     if row.mail > 0 {
         out.push(Need::Unread(row.id));
     }

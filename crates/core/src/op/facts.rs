@@ -1,5 +1,6 @@
 //! Recording facts.
 
+use super::{Item, Start};
 use crate::fact::{DocumentId, FactId, Projection, Seen, StreamId};
 use crate::{Name, Payload};
 
@@ -16,6 +17,10 @@ pub struct Record {
     pub own: bool,
     /// Who received or decided it.
     pub by: Option<Name>,
+    /// What is put into the queue of facts that come in, in the same commit.
+    pub queued: Vec<Item>,
+    /// Commands that are sent in the same commit.
+    pub sent: Vec<Start>,
 }
 
 /// A fact to be recorded.
@@ -35,6 +40,8 @@ pub struct NewFact {
     pub expected: Option<u64>,
     /// Where it is folded in, and how, in this order.
     pub into: Vec<(Name, Projection)>,
+    /// The ids of facts that must be there before it.
+    pub needs: Vec<Name>,
 }
 
 impl NewFact {
@@ -49,6 +56,7 @@ impl NewFact {
             stream: None,
             expected: None,
             into: Vec::new(),
+            needs: Vec::new(),
         }
     }
 }
@@ -63,13 +71,19 @@ impl Record {
             seen: Vec::new(),
             own: false,
             by: None,
+            queued: Vec::new(),
+            sent: Vec::new(),
         }
     }
 
     pub(crate) fn fact_id(&self, fact: &NewFact) -> FactId {
+        self.fact_of(&fact.id)
+    }
+
+    pub(crate) fn fact_of(&self, id: &Name) -> FactId {
         FactId {
             namespace: self.namespace.clone(),
-            id: fact.id.clone(),
+            id: id.clone(),
         }
     }
 

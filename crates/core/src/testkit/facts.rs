@@ -1,7 +1,10 @@
 //! Random facts: few ids, so that some come twice; few documents, so that many are folded into one.
 
 use super::{Draw, Maker, NAMESPACES, PLAIN, payload};
-use crate::{DocumentId, Failure, Name, NewFact, Op, Projection, Record, Seen, StreamId};
+use crate::{
+    DocumentId, Envelope, Failure, INCOMING, Item, Name, NewFact, Op, Payload, Projection, Receive,
+    Record, RunRow, Seen, Start, StreamId, Take,
+};
 
 static DOCUMENTS: [Name; 3] = [
     Name::constant("one"),
@@ -27,7 +30,84 @@ pub fn adding() -> Projection {
 impl Maker<'_> {
     pub(super) fn record(&self, draw: &mut Draw) -> Op {
         let namespace = draw.pick(&NAMESPACES).clone();
-        Op::Record(self.facts(namespace, draw))
+        let mut record = self.facts(namespace.clone(), draw);
+        if draw.one_in(4) {
+            let items = (0..1 + draw.below(2)).map(|_| self.item(&namespace, Take::Queue, draw));
+            record.queued = items.collect();
+        }
+        if draw.one_in(6) {
+            let start = Start {
+                namespace,
+                ..self.start(draw)
+            };
+            record.sent.push(start);
+        }
+        Op::Record(record)
+    }
+
+    /// Facts that come in: new ones, and some that are in the queue.
+    pub(super) fn receive(&self, draw: &mut Draw) -> Op {
+        let namespace = draw.pick(&NAMESPACES).clone();
+        let items = (0..1 + draw.below(3)).map(|_| {
+            let take = match draw.below(6) {
+                0 | 1 => Take::Queue,
+                2 => Take::Park(Box::new(Failure::permanent("nobody knows it"))),
+                _ => Take::Record,
+            };
+            let new = self.item(&namespace, take, draw);
+            match draw.one_in(2) {
+                true => self.queued(&namespace, new, draw),
+                false => new,
+            }
+        });
+        let items = items.collect();
+        let by = draw.one_in(2).then(|| draw.pick(&PLAIN).clone());
+        Op::Receive(Receive {
+            namespace,
+            items,
+            by,
+        })
+    }
+
+    fn item(&self, namespace: &Name, take: Take, draw: &mut Draw) -> Item {
+        let mut fact = self.fact(namespace, draw);
+        fact.expected = None;
+        Item {
+            envelope: Payload::encode(&Envelope::of(&fact)).expect("an envelope is JSON"),
+            fact,
+            from: None,
+            take,
+            patience: draw.one_in(2).then(|| draw.span()),
+        }
+    }
+
+    /// The same, as an item that is there.
+    fn queued(&self, namespace: &Name, mut item: Item, draw: &mut Draw) -> Item {
+        let is_item = |run: &&RunRow| {
+            let lane = self.rows.lane(run.lane);
+            lane.workflow == INCOMING && lane.namespace == *namespace
+        };
+        let items: Vec<&RunRow> = self.runs().into_iter().filter(is_item).collect();
+        let open: Vec<&RunRow> = items
+            .iter()
+            .copied()
+            .filter(|run| !run.state.has_ended())
+            .collect();
+        let items = if open.is_empty() || draw.one_in(8) {
+            items
+        } else {
+            open
+        };
+        if items.is_empty() {
+            return item;
+        }
+        let run = items[draw.below(items.len() as u64) as usize];
+        let key = run.key.as_ref().map_or("", Name::as_str);
+        if let Some((_, id)) = key.split_once(':') {
+            item.fact.id = Name::new(id.to_owned()).expect("a name");
+        }
+        item.from = Some((run.id, run.execution + u32::from(draw.one_in(20))));
+        item
     }
 
     pub(super) fn facts(&self, namespace: Name, draw: &mut Draw) -> Record {
@@ -55,9 +135,12 @@ impl Maker<'_> {
         });
         let into = (0..draw.below(3)).map(|_| (draw.pick(&DOCUMENTS).clone(), adding()));
         let into = into.collect();
+        let needs = 0..draw.below(6).saturating_sub(3);
+        let needs = needs.map(|_| Name::new(format!("fact {}", draw.below(200))).expect("a name"));
         NewFact {
             stream,
             expected,
+            needs: needs.collect(),
             into,
             ..NewFact::new(id, draw.pick(&PLAIN).clone(), payload(draw.below(12)))
         }

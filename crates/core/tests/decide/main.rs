@@ -5,6 +5,7 @@ mod children;
 mod continuing;
 mod deletes;
 mod facts;
+mod incoming;
 mod leases;
 mod limits;
 mod offers;

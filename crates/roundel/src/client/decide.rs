@@ -7,14 +7,17 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use roundel_core::{DocumentId, Failure, Name, NewFact, Payload, Record, Refusal, Seen, Timestamp};
+use roundel_core::{
+    DocumentId, Failure, Item, Name, NewFact, Payload, Record, Refusal, Seen, Start, Timestamp,
+};
 use roundel_store::{Answer, Query};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Client;
-use crate::cx::decode;
-use crate::{Error, Fact};
+use super::{Arrival, Client};
+use crate::cx::{decode, new_start};
+use crate::ids::new_run;
+use crate::{Command, Error, Fact};
 
 /// So often something is decided anew because what it was based on had changed meanwhile.
 const TRIES: u32 = 32;
@@ -38,6 +41,8 @@ pub struct Look {
 pub struct Decision<T> {
     answer: T,
     facts: Result<Vec<NewFact>, Failure>,
+    /// What comes in later, and what is sent.
+    queued: Result<(Vec<Item>, Vec<Start>), Error>,
 }
 
 impl Client {
@@ -68,18 +73,44 @@ impl Client {
         F: Fn(Look) -> Fut,
         Fut: Future<Output = Result<Decision<T>, Error>>,
     {
+        self.decide_at(None, decider).await
+    }
+
+    /// The same, as of this time.
+    pub(super) async fn decide_at<T, F, Fut>(
+        &self,
+        now: Option<Timestamp>,
+        decider: F,
+    ) -> Result<T, Error>
+    where
+        F: Fn(Look) -> Fut,
+        Fut: Future<Output = Result<Decision<T>, Error>>,
+    {
         let [mut pause, longest] = PAUSES;
         let mut tries = 1;
         loop {
             let look = Look {
                 client: self.clone(),
                 seen: Arc::default(),
-                now: self.now(),
+                now: now.unwrap_or_else(|| self.now()),
             };
-            let Decision { answer, facts } = decider(look.clone()).await?;
+            let Decision {
+                answer,
+                facts,
+                queued,
+            } = decider(look.clone()).await?;
+            let (queued, sent) = queued?;
+            let namespace = &self.inner.namespace;
+            let sent = sent.into_iter().map(|start| Start {
+                namespace: namespace.clone(),
+                ..start
+            });
+            let sent = sent.collect();
             let record = Record {
                 seen: look.seen(),
                 own: true,
+                queued,
+                sent,
                 ..Record::new(self.inner.namespace.clone(), facts?)
             };
             let changed = match self.inner.record(record).await {
@@ -96,6 +127,19 @@ impl Client {
             pause = (pause * 2).min(longest);
         }
     }
+}
+
+/// And this command, in the namespace of whoever decides.
+pub(super) fn with_command(
+    mut queued: (Vec<Item>, Vec<Start>),
+    queue: Name,
+    payload: Payload,
+) -> (Vec<Item>, Vec<Start>) {
+    let (namespace, what) = (Name::constant("default"), (queue, None));
+    queued
+        .1
+        .push(new_start(namespace, new_run(), what, payload));
+    queued
 }
 
 /// Is it refused because something has changed since it was looked at?
@@ -163,6 +207,38 @@ impl<T> Decision<T> {
         Decision {
             answer,
             facts: Ok(Vec::new()),
+            queued: Ok((Vec::new(), Vec::new())),
+        }
+    }
+
+    /// And this fact comes in later: it is put into the queue in the same commit.
+    pub fn append(mut self, arrival: Arrival) -> Self {
+        self.queued = self.queued.and_then(|mut queued| {
+            queued.0.push(arrival.for_later()?);
+            Ok(queued)
+        });
+        self
+    }
+
+    /// And this command is sent, in the same commit.
+    pub fn send<I: Serialize, O>(mut self, command: Command<I, O>, payload: &I) -> Self {
+        self.queued = self.queued.and_then(|queued| {
+            let payload = crate::cx::encode(payload)?;
+            Ok(with_command(queued, command.queue(), payload))
+        });
+        self
+    }
+
+    /// What was decided in JSON.
+    pub(super) fn in_json(
+        answer: T,
+        facts: Vec<NewFact>,
+        queued: (Vec<Item>, Vec<Start>),
+    ) -> Decision<T> {
+        Decision {
+            answer,
+            facts: Ok(facts),
+            queued: Ok(queued),
         }
     }
 

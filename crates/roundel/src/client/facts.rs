@@ -140,10 +140,21 @@ impl Inner {
         let facts = record.facts.into_iter().map(into);
         record.facts = facts.collect::<Result<_, _>>()?;
         record.by = self.name.clone();
-        match self.op(Op::Record(record)).await? {
-            Reply::Recorded(recorded) => Ok(recorded),
-            _ => unreachable!("facts are recorded"),
+        let recorded = match self.op(Op::Record(record)).await {
+            Ok(Reply::Recorded(recorded)) => recorded,
+            Ok(_) => unreachable!("facts are recorded"),
+            Err(error) => {
+                let failed = matches!(&error, Error::Refused(why) if why.of_facts().is_some());
+                self.counters.facts_failed.add(u64::from(failed));
+                return Err(error);
+            }
+        };
+        let new = recorded.iter().filter(|fact| fact.new).count();
+        self.counters.facts_recorded.add(new as u64);
+        if recorded.iter().any(|fact| fact.let_go > 0) {
+            self.after_recording(self.post.store().now()).await?;
         }
+        Ok(recorded)
     }
 }
 
@@ -177,6 +188,15 @@ impl RecordFacts {
     pub fn stream(self, stream: impl Into<Cow<'static, str>>) -> Self {
         self.last(|fact| {
             fact.stream = Some(Name::new(stream.into())?);
+            Ok(())
+        })
+    }
+
+    /// Not before the fact of this id: without that, nothing is recorded. What may wait for it is
+    /// handed in as an [`Arrival`](crate::Arrival).
+    pub fn needs(self, id: impl Into<Cow<'static, str>>) -> Self {
+        self.last(|fact| {
+            fact.needs.push(Name::new(id.into())?);
             Ok(())
         })
     }

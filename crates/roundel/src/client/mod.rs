@@ -5,8 +5,10 @@ mod cooperation;
 mod decide;
 mod facts;
 mod handle;
+mod incoming;
 mod list;
 mod look;
+mod named;
 mod parked;
 mod preview;
 mod prune;
@@ -39,6 +41,7 @@ pub use audit::Audit;
 pub use decide::{Decision, Look};
 pub use facts::{Document, Facts, RecordFacts};
 pub use handle::Handle;
+pub use incoming::{Arrival, Queued, TakenIn, Ticked};
 pub use list::Runs;
 pub use preview::{Preview, WouldUndo};
 pub(crate) use prune::{Keeping, keep_ended};
@@ -52,6 +55,7 @@ pub use trouble::{Trouble, TroubleId};
 pub use troubles::{Parked, Remedied, TroubleGroup};
 
 use crate::cx::{decode, encode, new_start};
+use crate::decider::Deciders;
 use crate::fact::Projections;
 use crate::ids::new_run;
 use crate::metrics::Counters;
@@ -94,6 +98,7 @@ pub(crate) struct Inner {
     /// Who receives what is recorded.
     pub(crate) name: Option<Name>,
     pub(crate) projections: Arc<Projections>,
+    pub(crate) deciders: Deciders,
     /// How long a lost hint can delay a result.
     pub(crate) sweep: Duration,
 }

@@ -247,20 +247,11 @@ impl LiveRun {
 
 /// Is a step's round refused for what the step itself asked for?
 pub(crate) fn is_of_step(refusal: &Refusal) -> bool {
-    matches!(
-        refusal,
-        Refusal::Conflict { .. }
-            | Refusal::AnotherFact { .. }
-            | Refusal::StreamMoved { .. }
-            | Refusal::NotFolded { .. }
-    )
+    refusal.of_facts().is_some()
 }
 
 /// What such a step fails with.
 fn refused_step(refusal: &Refusal) -> Failure {
-    match refusal {
-        Refusal::NotFolded { .. } => Failure::permanent(refusal).with_code("not_folded"),
-        Refusal::StreamMoved { .. } => Failure::business(refusal).with_code("stream_moved"),
-        _ => Failure::business(refusal).with_code("conflict"),
-    }
+    let failure = refusal.of_facts();
+    failure.unwrap_or_else(|| Failure::business(refusal).with_code("conflict"))
 }

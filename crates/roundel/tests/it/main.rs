@@ -11,9 +11,12 @@ mod cooperation;
 mod examples;
 #[cfg(feature = "testkit")]
 mod explore;
+#[cfg(feature = "testkit")]
+mod fact_flows;
 mod facts;
 #[cfg(feature = "testkit")]
 mod flows;
+mod incoming;
 mod moving;
 mod objects;
 #[cfg(feature = "postgres")]

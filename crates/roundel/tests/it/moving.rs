@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use roundel::{
-    Begun, Cx, EngineBuilder, Failure, Result, Retry, RunId, RunState, Sent, Signal, Topic, Undone,
-    Workflow,
+    Arrival, Begun, Cx, EngineBuilder, Fact, Failure, Projection, Result, Retry, RunId, RunState,
+    Sent, Signal, Topic, Undone, Workflow,
 };
 use roundel_store::{Dump, Error, Moved, Moving, move_database};
 
@@ -76,6 +76,7 @@ pairs![
     what_is_interrupted_changes_nothing_and_can_be_done_again,
     what_somebody_works_on_is_not_moved,
     fa_20_schedules_go_on_where_they_were_moved_to,
+    fa_10_facts_that_came_in_go_on_where_they_were_moved_to,
     whoever_has_the_source_open_commits_nothing_more,
 ];
 
@@ -618,4 +619,38 @@ async fn fa_20_schedules_go_on_where_they_were_moved_to(from: Db, to: Db) {
         started(&process).await == 2
     })
     .await;
+}
+
+async fn fa_10_facts_that_came_in_go_on_where_they_were_moved_to(from: Db, to: Db) {
+    let from = from.left_behind();
+    let said = Fact::<u64>::named("said");
+    let app = |engine: EngineBuilder| {
+        let sum = Projection::<u64>::named("sum").fold(
+            said,
+            |_| vec!["sum".to_owned()],
+            |sum, said| match *said {
+                13 => Err(Failure::business("thirteen")),
+                said => Ok(Some(sum.unwrap_or(0) + said)),
+            },
+        );
+        engine.project(sum)
+    };
+    let process = from.start(app).await;
+    let early = Arrival::of(said, &1).id("early").needs("late");
+    process.handle_fact(early).await.unwrap();
+    let bad = Arrival::of(said, &13).id("bad");
+    process.handle_fact(bad).await.unwrap();
+    process
+        .append(Arrival::of(said, &2).id("queued"))
+        .await
+        .unwrap();
+    process.shutdown().await;
+    moves(&from, &to).await.unwrap();
+    let process = to.start(app).await;
+    assert_eq!(process.parked().count().await.unwrap(), 1);
+    let ticked = process.tick(process.now()).await.unwrap();
+    assert_eq!(ticked.incoming.recorded, 1);
+    process.record(said, &4).id("late").await.unwrap();
+    let sum = process.document::<u64>("sum").await.unwrap();
+    assert_eq!(sum.map(|sum| sum.value), Some(7));
 }

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::check::Reader;
 use roundel_core::{
-    Deadline, Entry, Outcome, Rows, RunId, RunRow, RunState, STATE_CHANGED, decode_entries,
+    Deadline, Entry, INCOMING, Outcome, Rows, RunId, RunRow, RunState, STATE_CHANGED,
+    decode_entries,
 };
 use roundel_store::Model;
 
@@ -32,6 +33,7 @@ impl Book {
         self.judge_sent(rows, site);
         self.judge_batches(model);
         self.judge_facts(model, site);
+        self.judge_arrivals(model);
         if rows.audit.iter().count() != self.audited {
             self.complain("inv26_audit: what was done in somebody's name is not all there");
         }
@@ -67,7 +69,9 @@ impl Book {
         for (run, ..) in site.ledger.keys().filter(|(.., way)| *way == Way::Done) {
             *lines.entry(*run).or_default() += 1;
         }
-        for row in rows.runs() {
+        // Items of the queue of facts are judged with those.
+        let items = |row: &&RunRow| rows.lane(row.lane).workflow == INCOMING;
+        for row in rows.runs().filter(|row| !items(row)) {
             let run = row.id;
             if row.owner.is_some() {
                 self.complain(&format!("inv23_no_leak: {run} is leased"));

@@ -15,6 +15,7 @@ pub mod deletes;
 mod desk;
 pub mod facts;
 pub mod hints;
+pub mod incoming;
 pub mod leftovers;
 pub mod lists;
 pub mod management;
@@ -114,6 +115,15 @@ macro_rules! conformance {
                 facts_and_documents_are_read_in_pages
                 inv25_facts_of_one_namespace_are_not_seen_in_another
                 fa_18_decisions_of_many_are_as_if_one_after_the_other
+            }
+            incoming {
+                fa_06_the_queue_is_taken_in_order_each_with_its_removal
+                fa_08_what_is_queued_twice_is_one_and_another_under_its_id_is_refused
+                fa_02_the_one_that_fails_is_parked_with_its_error_and_the_others_are_not
+                fa_10_what_waits_is_let_go_in_the_commit_that_records_what_it_needs
+                fa_10_what_waits_too_long_is_parked
+                fa_10_who_waits_and_what_comes_at_the_same_time_miss_each_other_never
+                fa_03_what_a_decider_queues_and_sends_comes_with_its_facts_or_not_at_all
             }
             rounds {
                 ro_01_a_round_that_is_sent_again_leaves_one_set_of_everything

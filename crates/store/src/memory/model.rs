@@ -79,9 +79,18 @@ impl Model {
         for (id, row) in self.tables.rows.audit.iter() {
             audit.read(id, row, out);
         }
+        let rows = &self.tables.rows;
         let mut facts = FactReader::default();
+        let watched = rows.watches.iter().map(|((watched, ..), ())| *watched);
+        watched
+            .filter(|run| run.is_mark())
+            .for_each(|mark| facts.watched(mark));
         for (id, row) in self.tables.facts_in_order() {
             facts.read(id, row, out);
+        }
+        while let Some((mark, id)) = facts.doubt() {
+            let waits = rows.watchers_of(mark);
+            out.extend(waits.map(|watch| FactReader::overlooked(&id, watch.1)));
         }
     }
 }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use roundel_core::{KeyId, KeyKind, Name, PublicationId, Refusal, RunId, RunRow, RunState, Target};
+use roundel_core::{
+    KeyId, KeyKind, Name, PublicationId, Refusal, RunId, RunRow, RunState, Target, WorkerRow,
+};
 
 use super::state::{State, Tables};
 use crate::{
-    Answer, AuditFilter, AuditView, Dump, Error, MailView, Page, Permits, PublicationView, Query,
-    QueueView, RunFilter, RunView, SignalFilter, SignalView, Stats, TopicView, topic_of,
+    Answer, AuditFilter, AuditView, DueFilter, Dump, Error, MailView, Page, Permits,
+    PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter, SignalView, Stats,
+    TopicView, topic_of,
 };
 
 impl State {
@@ -19,6 +22,7 @@ impl State {
                 Answer::Run(found.map(|row| Box::new(tables.view(row))))
             }
             Query::Runs(filter) => Answer::Runs(tables.runs(&filter)),
+            Query::Due(filter) => Answer::Runs(tables.due_runs(&filter)),
             Query::Journal {
                 run,
                 execution,
@@ -66,10 +70,7 @@ impl State {
                 limit,
             } => Answer::Publications(tables.publications(&namespace, &topic, before, limit)),
             Query::Stats(namespace) => Answer::Stats(tables.stats(&namespace)),
-            Query::Workers => {
-                let workers = tables.rows.workers.iter();
-                Answer::Workers(workers.map(|(_, row)| row.clone()).collect())
-            }
+            Query::Workers => Answer::Workers(tables.workers()),
             Query::Records(after, limit) => Answer::Records(tables.records(after, limit)),
             Query::Offers(after, limit) => Answer::Offers(tables.offers(after.as_ref(), limit)),
             Query::Parked(filter) => Answer::Parked(tables.parked(&filter)),
@@ -221,6 +222,24 @@ impl Tables {
                 })
         };
         page(runs.filter(fits).map(|row| self.view(row)), filter.limit)
+    }
+
+    fn workers(&self) -> Vec<WorkerRow> {
+        let workers = self.rows.workers.iter();
+        workers.map(|(_, row)| row.clone()).collect()
+    }
+
+    fn due_runs(&self, filter: &DueFilter) -> Page<RunView> {
+        let comes = |row: &RunRow, at| at <= filter.now || row.state == RunState::Ready;
+        let due = |row: &&RunRow| {
+            let lane = self.rows.lane(row.lane);
+            let its = lane.workflow == filter.workflow && lane.namespace == filter.namespace;
+            its && lane.version == 1 && row.ready_at.is_some_and(|at| comes(row, at))
+        };
+        let mut due: Vec<&RunRow> = self.rows.runs().filter(due).collect();
+        due.retain(|row| !row.suspect && row.priority == 0);
+        due.sort_by_key(|row| (row.ready_at, row.id));
+        page(due.into_iter().map(|row| self.view(row)), filter.limit)
     }
 
     fn below(&self, run: RunId) -> Vec<(RunState, u64)> {

@@ -285,6 +285,8 @@ pub(super) fn claims(op: &Op, key: &KeyId) -> bool {
         // A batch looks nothing up.
         (KeyKind::Run, Op::Start(start)) => start.batch.is_some() || starts(start, key),
         (KeyKind::Run, Op::Commit(round)) => causes(round, key),
+        // Not the keys of items: who makes one holds its fact.
+        (KeyKind::Run, Op::Record(record)) => record.sent.iter().any(|start| starts(start, key)),
         (KeyKind::Run, _) => false,
     }
 }

@@ -13,8 +13,8 @@ use super::trouble::Trouble;
 use super::values::Id;
 use crate::cells::{self, Cells, Strange, number, queue_columns, run_columns};
 use crate::{
-    Answer, AuditFilter, AuditView, Dump, Error, JournalPage, Page, Permits, Query, QueueView,
-    RunFilter, RunView, TopicView, topic_of,
+    Answer, AuditFilter, AuditView, DueFilter, Dump, Error, JournalPage, Page, Permits, Query,
+    QueueView, RunFilter, RunView, TopicView, topic_of,
 };
 
 /// Rows in one page.
@@ -54,6 +54,12 @@ const LABELLED: &str = run_view!(
      AND run < $4) AS found ON labelled = id \
      WHERE namespace = $1 AND ($2::text IS NULL OR workflow = $2) \
      AND ($3::text IS NULL OR state = $3) ORDER BY id DESC LIMIT $5"
+);
+/// The lane is looked up once, so that the index gives them in order.
+const DUE: &str = run_view!(
+    "WHERE lane = (SELECT id FROM roundel_lane WHERE namespace = $1 AND workflow = $2 \
+     AND version = 1) AND NOT suspect AND priority = 0 AND ready_at IS NOT NULL \
+     AND (state = 'ready' OR ready_at <= $3) ORDER BY ready_at, id LIMIT $4"
 );
 const CHILDREN: &str = run_view!("WHERE parent_run = $1 AND id > $2 ORDER BY id LIMIT $3");
 const SCOPE: &str = run_view!(
@@ -173,6 +179,7 @@ impl<'a> Reader<'a> {
                 Answer::Run(self.run(namespace, target).await?.map(Box::new))
             }
             Query::Runs(filter) => Answer::Runs(self.runs(filter).await?),
+            Query::Due(filter) => Answer::Runs(self.due(filter).await?),
             Query::Journal {
                 run,
                 execution,
@@ -293,6 +300,13 @@ impl<'a> Reader<'a> {
             _ => RUNS,
         };
         self.views(sql, values, limit).await
+    }
+
+    async fn due(&mut self, filter: &DueFilter) -> Read<Page<RunView>> {
+        let limit = page(filter.limit);
+        let (namespace, workflow) = (filter.namespace.as_str(), filter.workflow.as_str());
+        let values = values![namespace, workflow, filter.now.0, limit + 1];
+        self.views(DUE, values, limit).await
     }
 
     /// Runs with their lanes and labels. The statement asks for one more than the limit.

@@ -11,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql};
 use super::columns::{self, number, run_columns};
 use crate::cells::queue_columns;
 use crate::{
-    Answer, AuditFilter, AuditView, Dump, JournalPage, Page, Permits, Query, QueueView, RunFilter,
-    RunView, Stats, TopicView, topic_of,
+    Answer, AuditFilter, AuditView, DueFilter, Dump, JournalPage, Page, Permits, Query, QueueView,
+    RunFilter, RunView, Stats, TopicView, topic_of,
 };
 
 /// Rows in one page.
@@ -61,6 +61,13 @@ const LABELLED: &str = concat!(
 const CHILDREN: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_parent"),
     "WHERE parent_run = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
+);
+/// The lane is looked up once, so that the index gives them in order.
+const DUE: &str = concat!(
+    run_view!("roundel_run INDEXED BY roundel_run_ready"),
+    "WHERE lane = (SELECT id FROM roundel_lane WHERE namespace = ?1 AND workflow = ?2 \
+     AND version = 1) AND suspect = 0 AND priority = 0 AND ready_at IS NOT NULL \
+     AND (state = 'ready' OR ready_at <= ?3) ORDER BY ready_at, id LIMIT ?4"
 );
 const BELOW: &str = "SELECT state, count(*) FROM roundel_run INDEXED BY roundel_run_parent \
      WHERE parent_run = ?1 GROUP BY state";
@@ -173,6 +180,7 @@ impl Reader<'_> {
                 Answer::Run(self.run(namespace, target)?.map(Box::new))
             }
             Query::Runs(filter) => Answer::Runs(self.runs(filter)?),
+            Query::Due(filter) => Answer::Runs(self.due(filter)?),
             Query::Journal {
                 run,
                 execution,
@@ -287,6 +295,12 @@ impl Reader<'_> {
             (None, Some(RunState::RollbackFailed)) => self.views(ROLLBACK_FAILED, values, limit),
             (None, _) => self.views(RUNS, values, limit),
         }
+    }
+
+    fn due(&self, filter: &DueFilter) -> Result<Page<RunView>> {
+        let limit = page(filter.limit);
+        let (namespace, workflow) = (filter.namespace.as_str(), filter.workflow.as_str());
+        self.views(DUE, (namespace, workflow, filter.now.0, limit + 1), limit)
     }
 
     /// Runs with their lanes and labels. The statement asks for one more than the limit.

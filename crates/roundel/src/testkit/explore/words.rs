@@ -62,6 +62,7 @@ impl Words {
             Op::Delete(_) => "a request to delete a run".into(),
             Op::Forget(_) => "a request to forget a publication".into(),
             Op::Record(_) => "facts that are recorded".into(),
+            Op::Receive(_) => "facts that come in".into(),
             Op::Limit(limit) => format!("the limits of the queue `{}`", limit.queue.queue),
             Op::Audited(audited) => format!("{}, audited", self.op(&audited.op)),
         }
