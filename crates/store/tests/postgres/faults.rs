@@ -148,3 +148,28 @@ fn h6_whoever_the_server_makes_give_way_is_tried_again_whatever_the_code() {
         is_tried_again(code, false);
     }
 }
+
+/// Ends its own connection, the first time.
+const DIES: &str = "\
+CREATE FUNCTION dies() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval(TG_TABLE_SCHEMA || '.hits') = 1 THEN
+        PERFORM pg_terminate_backend(pg_backend_pid());
+    END IF;
+    RETURN NEW;
+END $$";
+const ITS_TRIGGER: &str = "CREATE TRIGGER dies BEFORE INSERT ON roundel_journal FOR EACH ROW \
+     EXECUTE FUNCTION dies()";
+
+#[test]
+fn a5_a_round_alone_that_was_not_answered_is_looked_for_in_its_journal() {
+    let Some(schema) = schema() else { return };
+    let store = open(&schema);
+    register(&store);
+    let run = claimed(&store, 1);
+    for statement in [HITS, DIES, ITS_TRIGGER] {
+        sql(&schema, statement);
+    }
+    commit(&store, round(run, 1)).expect("a round");
+    assert_eq!(dump(&store).journal.len(), 2);
+    store.close();
+}
