@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use roundel::{AuditRow, AuditView, Client, Timestamp};
+use roundel_server::view;
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Result};
@@ -119,19 +120,8 @@ fn row((id, row): &AuditView, now: Timestamp) -> Vec<table::Cell> {
     ]
 }
 
-fn as_json((id, row): &AuditView) -> Value {
-    json!({
-        "number": id.number,
-        "at": row.at,
-        "operator": row.operator,
-        "reason": row.reason,
-        "action": row.action,
-        "target": row.target,
-        "run": row.run,
-        "detail": row.detail,
-        "answer": row.answer,
-        "seal": hex(row),
-    })
+fn as_json(row: &AuditView) -> Value {
+    json!(view::Audited::from(row))
 }
 
 fn hex(row: &AuditRow) -> String {

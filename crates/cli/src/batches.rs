@@ -2,8 +2,9 @@
 
 use clap::{Args, Subcommand};
 use roundel::{BatchState, BatchView, Client, Error, RunId, RunState, RunView, Timestamp};
+use roundel_server::view;
 use roundel_store::Page;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failed, Result};
 use crate::many::Paging;
@@ -69,21 +70,7 @@ fn failed(batch: &BatchView) -> u64 {
 }
 
 fn as_json(batch: &BatchView) -> Value {
-    let members = batch.members.iter();
-    let members = members.map(|(state, count)| (state.as_str().to_owned(), json!(count)));
-    let members: Map<String, Value> = members.collect();
-    json!({
-        "run": batch.run.row.id,
-        "key": batch.run.row.key,
-        "state": batch.state(),
-        "commands": batch.commands(),
-        "ended": batch.ended(),
-        "failed": failed(batch),
-        "parked": batch.count(RunState::Parked),
-        "members": members,
-        "created_at": batch.run.row.created_at,
-        "changed_at": batch.run.row.changed_at,
-    })
+    json!(view::Batch::from(batch))
 }
 
 impl List {
@@ -142,16 +129,6 @@ impl List {
     }
 }
 
-fn member(member: &RunView) -> Value {
-    json!({
-        "run": member.row.id,
-        "queue": member.lane.workflow,
-        "key": member.row.key,
-        "state": member.row.state,
-        "outcome": member.row.outcome,
-    })
-}
-
 impl Show {
     async fn run(&self, client: &Client) -> Result<Exit> {
         let run = self.which.find(client).await?.row.id;
@@ -167,7 +144,13 @@ impl Show {
         if self.output.json {
             let mut screen = self.output.screen();
             let mut shown = as_json(&batch);
-            shown["page"] = members.items.iter().map(member).collect();
+            shown["page"] = json!(
+                members
+                    .items
+                    .iter()
+                    .map(view::Member::from)
+                    .collect::<Vec<_>>()
+            );
             screen.json(&shown);
             screen.flush()?;
             return Ok(Exit::Done);

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use roundel::{Client, DocumentView, FactView, Name, Position, Timestamp};
+use roundel_server::view;
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failed, Result};
@@ -194,22 +195,7 @@ fn row(fact: &FactView, now: Timestamp) -> Vec<table::Cell> {
 }
 
 fn as_json(fact: &FactView) -> Value {
-    let row = &fact.row;
-    json!({
-        "position": fact.position.to_string(),
-        "id": fact.id.id,
-        "kind": row.kind,
-        "version": row.version,
-        "data": row.data,
-        "at": row.at,
-        "own": row.own,
-        "by": row.by,
-        "run": row.cause.map(|cause| cause.run),
-        "execution": row.cause.map(|cause| cause.execution),
-        "entry": row.cause.map(|cause| cause.entry),
-        "stream": row.stream.as_ref().map(|(name, _)| name),
-        "stream_version": row.stream.as_ref().map(|(_, number)| number),
-    })
+    json!(view::Fact::from(fact))
 }
 
 async fn show(args: Show, client: &Client) -> Result<Exit> {
@@ -316,11 +302,6 @@ async fn list_documents(args: ListDocuments, client: &Client) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn document_json((id, row): &DocumentView) -> Value {
-    json!({
-        "path": id.path,
-        "version": row.version,
-        "at": row.at,
-        "value": row.value,
-    })
+fn document_json(document: &DocumentView) -> Value {
+    json!(view::Document::from(document))
 }

@@ -42,9 +42,11 @@ mod relocate;
 mod runs;
 mod schedules;
 mod send;
+mod serve;
 mod show;
 mod signed;
 mod start;
+mod tokens;
 mod topics;
 mod verify;
 mod which;
@@ -97,6 +99,11 @@ pub enum Command {
     Tick(Tick),
     /// What operators did: who, why, what and when.
     Audit(Audit),
+    /// Serve the API and the dashboard over HTTP.
+    Serve(Serve),
+    /// Who may ask the server for what.
+    #[command(subcommand)]
+    Tokens(Tokens),
     /// Check the file, and that what must be true of every run is.
     Verify(Verify),
     /// Bring the database to this program's schema.
@@ -117,7 +124,9 @@ pub use relocate::Move;
 pub use runs::Command as Runs;
 pub use schedules::Schedules;
 pub use send::{Offer, Signal};
+pub use serve::Serve;
 pub use start::Start;
+pub use tokens::Tokens;
 pub use topics::{Publish, Topics};
 pub use verify::Verify;
 
@@ -151,6 +160,8 @@ impl Command {
             Command::Documents(args) => args.output(),
             Command::Tick(args) => &args.output,
             Command::Audit(args) => args.output(),
+            Command::Serve(args) => &args.output,
+            Command::Tokens(args) => args.output(),
             Command::Verify(args) => &args.output,
             Command::Migrate(args) => &args.output,
             Command::Move(args) => &args.output,
@@ -162,6 +173,7 @@ impl Command {
             Command::Verify(args) => return verify::run(&args, database).await,
             Command::Migrate(args) => return migrate::run(&args, database).await,
             Command::Move(args) => return relocate::run(&args, database).await,
+            Command::Tokens(args) => return args.run(),
             _ => {}
         }
         let connected = database.connect().await?;
@@ -182,7 +194,8 @@ impl Command {
             Command::Documents(args) => args.run(client).await,
             Command::Tick(args) => incoming::tick(args, client).await,
             Command::Audit(args) => args.run(client).await,
-            Command::Verify(_) | Command::Migrate(_) | Command::Move(_) => {
+            Command::Serve(args) => args.run(client).await,
+            Command::Verify(_) | Command::Migrate(_) | Command::Move(_) | Command::Tokens(_) => {
                 unreachable!("taken above")
             }
         };

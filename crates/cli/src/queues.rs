@@ -1,10 +1,10 @@
 //! `queues`: which queues have limits, and what they are limited to.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use roundel::{Client, Name, Queue, QueueLimits};
+use roundel_server::view;
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Result};
@@ -199,23 +199,5 @@ fn row(queue: &QueueLimits) -> Vec<table::Cell> {
 }
 
 fn as_json(queue: &QueueLimits) -> Value {
-    let limits = &queue.limits;
-    let rate = |rate: roundel::Rate| {
-        let millis = u64::try_from(rate.per.as_millis()).unwrap_or(u64::MAX);
-        json!({"count": rate.count, "per_ms": millis})
-    };
-    let keys = queue.by_key.iter();
-    let by_key: BTreeMap<&Name, u32> = keys
-        .filter_map(|(key, count)| Some((key.as_ref()?, *count)))
-        .collect();
-    json!({
-        "queue": queue.queue,
-        "paused": limits.paused,
-        "concurrency": limits.concurrency,
-        "per_key": limits.per_key,
-        "rate": limits.rate.map(rate),
-        "in_hand": queue.permits,
-        "in_hand_by_key": by_key,
-        "changed_at": limits.changed_at,
-    })
+    json!(view::Queue::from(queue))
 }

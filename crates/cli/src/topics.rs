@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use roundel::{Client, Name, PublicationId, Timestamp};
+use roundel_server::view;
 use roundel_store::{PublicationView, TopicView};
 use serde_json::{Value, json};
 
@@ -163,17 +164,7 @@ fn row(topic: &TopicView, now: Timestamp) -> Vec<table::Cell> {
 }
 
 fn as_json(topic: &TopicView) -> Value {
-    let subscribers = topic.subscribers.iter();
-    let subscribers: Vec<Value> = subscribers
-        .map(|(workflow, since)| json!({"workflow": workflow, "since": since}))
-        .collect();
-    json!({
-        "topic": topic.topic,
-        "subscribers": subscribers,
-        "publications": topic.publications,
-        "unheard": topic.unheard,
-        "last_at": topic.last_at,
-    })
+    json!(view::Topic::from(topic))
 }
 
 async fn show(args: Show, client: &Client) -> Result<Exit> {
@@ -183,13 +174,8 @@ async fn show(args: Show, client: &Client) -> Result<Exit> {
         .await?;
     let mut screen = args.output.screen();
     if args.output.json {
-        for (id, row) in &page.items {
-            let by = row.by.map(|by| by.run);
-            screen.json(&json!({
-                "publication": id, "topic": topic, "at": row.at, "by": by,
-                "heard": row.heard, "payload": row.payload,
-            }));
-        }
+        let show = |item: &PublicationView| screen.json(&json!(view::Publication::from(item)));
+        page.items.iter().for_each(show);
         screen.flush()?;
         return Ok(Exit::Done);
     }

@@ -22,7 +22,7 @@ use crate::place::{Opening, Place};
 use crate::post::Post;
 use crate::rests::Rests;
 use crate::worker::{Config, Ear, Worker};
-use crate::{Command, Error, Metrics, Topic, Undo, Workflow};
+use crate::{Command, Error, Topic, Undo, Workflow};
 
 /// An engine being set up.
 #[must_use = "it does nothing until started"]
@@ -53,7 +53,6 @@ impl std::fmt::Debug for EngineBuilder {
 pub struct Engine {
     client: Client,
     worker: Option<Arc<Worker>>,
-    counters: Arc<Counters>,
     drain: Duration,
     pruner: Option<AbortHandle>,
 }
@@ -92,12 +91,6 @@ impl Engine {
     #[cfg(feature = "testkit")]
     pub(crate) fn worker(&self) -> Option<&Arc<Worker>> {
         self.worker.as_ref()
-    }
-
-    /// What has been counted since the start.
-    #[must_use]
-    pub fn metrics(&self) -> Metrics {
-        self.counters.snapshot()
     }
 
     fn stop_pruning(&self) {
@@ -436,7 +429,7 @@ impl EngineBuilder {
             post,
             worker: worker.clone(),
             rests,
-            counters: counters.clone(),
+            counters,
             answer_within,
             name,
             projections,
@@ -455,7 +448,6 @@ impl EngineBuilder {
         Ok(Engine {
             client,
             worker,
-            counters,
             drain: self.drain,
             pruner,
         })

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use roundel::{Client, RunId, RunState};
+use roundel_server::view::Sent;
+use serde_json::json;
 
-use super::Sent;
 use crate::exit::{Exit, Failed, Result};
 use crate::many::Paging;
 use crate::runs::{state, style};
@@ -52,7 +53,8 @@ impl List {
         }
         let (mut screen, now) = (self.output.screen(), client.now());
         if self.output.json {
-            sent.iter().for_each(|sent| screen.json(&sent.json(now)));
+            let show = |sent: &Sent| screen.json(&json!(sent.shown(now)));
+            sent.iter().for_each(show);
             screen.flush()?;
             return Ok(Exit::Done);
         }

@@ -3,9 +3,9 @@
 use clap::Args;
 use roundel::{Client, Entry, Error, RunView, To};
 use roundel_core::Outcome;
-use serde_json::{Value, json};
+use roundel_server::view::{Sent, attempts};
+use serde_json::json;
 
-use super::Sent;
 use crate::exit::{Exit, Failed, Result};
 use crate::runs::{reasons, style};
 use crate::show::{Output, Style, clean, cut, time};
@@ -32,8 +32,8 @@ impl Show {
         let row = &sent.run.row;
         let mut screen = self.output.screen();
         if self.output.json {
-            let mut shown = sent.json(now);
-            shown["attempts"] = attempts(&journal);
+            let mut shown = json!(sent.shown(now));
+            shown["attempts"] = json!(attempts(&journal));
             shown["why"] = json!(why);
             screen.json(&shown);
             screen.flush()?;
@@ -99,24 +99,4 @@ impl Show {
             other => Ok(other?),
         }
     }
-}
-
-/// The attempts after which there was another.
-fn attempts(journal: &[Entry]) -> Value {
-    let attempts = journal.iter().filter_map(|entry| match entry {
-        Entry::Attempted {
-            attempt,
-            failure,
-            at,
-            retry_at,
-            ..
-        } => Some(json!({
-            "attempt": attempt,
-            "failure": failure,
-            "at": at,
-            "retry_at": retry_at,
-        })),
-        _ => None,
-    });
-    attempts.collect()
 }

@@ -8,6 +8,7 @@
 mod audit;
 mod books;
 mod counts;
+mod dashboard;
 mod day;
 mod file;
 mod folder;
@@ -55,6 +56,9 @@ pub(crate) struct Demo {
     /// The summary alone, as one JSON object in one line.
     #[arg(long)]
     json: bool,
+    /// Watch it in a browser: a link is printed, and the dashboard stays until you stop it.
+    #[arg(long, conflicts_with = "json")]
+    serve: bool,
 }
 
 #[derive(Subcommand)]
@@ -89,6 +93,7 @@ pub(crate) async fn run(
         "A shop with {orders} orders, in {name} (seed {seed}).\n\
          This process takes the orders; a worker process does the work, and is killed.\n"
     ));
+    let dashboard = dashboard::open(args.serve, &place, &mut screen).await?;
     let engine = place.engine().start().await?;
     let day = Day {
         plan: &plan,
@@ -128,6 +133,7 @@ pub(crate) async fn run(
         format!("\n{}", report.text())
     };
     print(&text)?;
+    dashboard.stay().await?;
     if report.adds_up {
         return Ok(());
     }

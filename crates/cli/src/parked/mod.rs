@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use roundel::{
     Client, Failure, Parked as Queue, Remedy, Timestamp, Trouble, TroubleGroup, TroubleId,
 };
+use roundel_server::view;
 use serde_json::{Value, json};
 
 use act::Act;
@@ -196,26 +197,7 @@ impl Filter {
 }
 
 fn as_json(trouble: &Trouble) -> Value {
-    let why = trouble.why();
-    let mut shown = match trouble {
-        Trouble::Run(run) => json!({
-            "run": run.row.id,
-            "version": run.lane.version,
-            "key": run.row.key,
-            "state": run.row.state,
-        }),
-        Trouble::Signal(signal) => json!({
-            "run": signal.id.run,
-            "signal": signal.id.name,
-            "state": signal.state,
-        }),
-    };
-    shown["id"] = json!(trouble.id());
-    shown["workflow"] = json!(trouble.workflow());
-    shown["since"] = json!(trouble.since());
-    shown["fingerprint"] = json!(why.as_ref().map(|why| why.fingerprint()));
-    shown["failure"] = json!(why);
-    shown
+    json!(view::Parked::from(trouble))
 }
 
 impl List {
@@ -294,9 +276,8 @@ impl Count {
         let groups = self.filter.queue(client)?.groups().await?;
         let mut screen = self.output.screen();
         if self.output.json {
-            groups
-                .iter()
-                .for_each(|group| screen.json(&group_json(group)));
+            let show = |group: &TroubleGroup| screen.json(&json!(view::Group::from(group)));
+            groups.iter().for_each(show);
             screen.flush()?;
             return Ok(Exit::Done);
         }
@@ -320,17 +301,4 @@ impl Count {
         screen.flush()?;
         Ok(Exit::Done)
     }
-}
-
-fn group_json(group: &TroubleGroup) -> Value {
-    json!({
-        "fingerprint": group.fingerprint,
-        "count": group.count,
-        "workflows": group.workflows,
-        "class": group.class,
-        "code": group.code,
-        "message": group.message,
-        "newest": group.newest,
-        "oldest": group.oldest,
-    })
 }

@@ -4,8 +4,8 @@ use roundel::{RunId, RunState, Timestamp};
 
 use super::list::workflow;
 use super::style;
-use super::tree::{Node, failure};
 use crate::show::{Screen, Style, clean, cut, time};
+use roundel_server::view::{Node, failure};
 
 /// Columns of a page that is not a terminal.
 const WIDE: usize = 100;

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use roundel::{Client, RunId, RunState, RunView, Runs, Trouble, TroubleId};
+use roundel_server::view;
 use roundel_store::Page;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::filter::Filter;
 use super::style;
@@ -36,7 +37,8 @@ pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
     };
     let mut screen = args.output.screen();
     if args.output.json {
-        page.items.iter().for_each(|run| screen.json(&as_json(run)));
+        let show = |run: &RunView| screen.json(&json!(view::Run::from(run)));
+        page.items.iter().for_each(show);
         screen.flush()?;
         return Ok(Exit::Done);
     }
@@ -115,25 +117,4 @@ pub(super) fn labels(run: &RunView) -> String {
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     labels.join(" ")
-}
-
-pub(super) fn as_json(run: &RunView) -> Value {
-    let labels = run.labels.iter();
-    let labels: Map<String, Value> = labels
-        .map(|(name, value)| (name.to_string(), value.clone().into()))
-        .collect();
-    json!({
-        "run": run.row.id,
-        "workflow": run.lane.workflow,
-        "version": run.lane.version,
-        "state": run.row.state,
-        "key": run.row.key,
-        "execution": run.row.execution,
-        "entries": run.row.head,
-        "labels": labels,
-        "parent": run.row.parent.map(|parent| parent.run),
-        "created_at": run.row.created_at,
-        "changed_at": run.row.changed_at,
-        "outcome": run.row.outcome,
-    })
 }

@@ -9,19 +9,18 @@ mod mend;
 mod patch;
 mod prune;
 mod show;
-mod timeline;
 mod tree;
 mod undo;
-mod why;
 
 use clap::Subcommand;
-use roundel::{Client, RunState, RunView};
+use roundel::{Client, RunView};
 
 pub(crate) use filter::state;
 pub(crate) use list::workflow;
+pub(crate) use roundel_server::view::style;
 
 use crate::exit::{Exit, Result};
-use crate::show::{Output, Style};
+use crate::show::Output;
 
 /// Look at runs, and end them.
 #[derive(Subcommand, Debug)]
@@ -91,18 +90,6 @@ impl Command {
 /// What keeps a run from going on, as it is told.
 pub(crate) async fn reasons(client: &Client, run: &RunView) -> Result<Vec<String>> {
     let (workers, now) = (client.workers().await?, client.now());
-    let reasons = causes::reasons(client, run, &workers, now).await?;
+    let reasons = roundel_server::view::reasons(client, run, &workers, now).await?;
     Ok(reasons.into_iter().map(|reason| reason.text).collect())
-}
-
-/// What a state means to whoever looks.
-pub(crate) fn style(state: RunState) -> Style {
-    match state {
-        RunState::Completed => Style::Good,
-        RunState::Failed | RunState::RollbackFailed => Style::Bad,
-        RunState::Parked => Style::Look,
-        RunState::Running | RunState::RollingBack => Style::Busy,
-        RunState::Cancelled | RunState::RolledBack => Style::Dim,
-        RunState::Ready | RunState::Waiting => Style::Plain,
-    }
 }

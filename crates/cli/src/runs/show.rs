@@ -1,15 +1,14 @@
 //! `runs show`: where people look.
 
 use clap::Args;
-use roundel::{Client, RunView, Timestamp};
-use roundel_core::{MailId, MailRow, Outcome};
-use roundel_store::{Page, StateView};
-use serde_json::{Value, json};
+use roundel::{Client, Error, Timestamp};
+use roundel_core::Outcome;
+use roundel_server::view::timeline::{self, Calls, Moment};
+use roundel_server::view::{self, RunPage, Seen};
+use serde_json::json;
 
-use super::list::{as_json, labels, workflow};
-use super::timeline::{self, Calls, Moment};
-use super::why::Reason;
-use super::{causes, style};
+use super::list::{labels, workflow};
+use super::style;
 use crate::exit::{Exit, Failed, Result};
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Output, Screen, Style, clean, cut, time};
@@ -34,46 +33,25 @@ pub struct Show {
     pub(crate) output: Output,
 }
 
-/// What is known of the run.
-struct Seen {
-    run: RunView,
-    execution: u32,
-    moments: Vec<Moment>,
-    children: Page<RunView>,
-    mail: Vec<(MailId, MailRow)>,
-    state: Option<StateView>,
-    reasons: Vec<Reason>,
-    now: Timestamp,
-}
-
 pub(crate) async fn run(args: &Show, client: &Client) -> Result<Exit> {
     let run = args.which.find(client).await?;
-    let (id, last) = (run.row.id, run.row.execution);
-    let execution = args.execution.unwrap_or(last);
-    if !(1..=last).contains(&execution) {
-        let message = format!("run {id} has executions 1 to {last}, not {execution}");
-        return Err(Failed::new(Exit::NotFound, message));
-    }
     let most = if args.full || args.output.json {
         1000
     } else {
         MOST
     };
-    let moments = timeline::moments(&client.rounds(id, execution).await?)?;
-    let (workers, now) = (client.workers().await?, client.now());
-    let seen = Seen {
-        children: client.children(id, None, most).await?,
-        mail: client.mail(id, 0, most).await?,
-        state: client.own_state(id).await?,
-        reasons: causes::reasons(client, &run, &workers, now).await?,
-        run,
-        execution,
-        moments,
-        now,
-    };
+    let (id, last) = (run.row.id, run.row.execution);
+    let seen = view::look(client, run, args.execution, most).await;
+    let seen = seen.map_err(|error| match (error, args.execution) {
+        (Error::NoSuchRun(_), Some(execution)) => {
+            let message = format!("run {id} has executions 1 to {last}, not {execution}");
+            Failed::new(Exit::NotFound, message)
+        }
+        (error, _) => error.into(),
+    })?;
     let mut screen = args.output.screen();
     if args.output.json {
-        screen.json(&seen.json());
+        screen.json(&json!(RunPage::from(&seen)));
     } else {
         let mut view = View {
             screen: &mut screen,
@@ -86,35 +64,6 @@ pub(crate) async fn run(args: &Show, client: &Client) -> Result<Exit> {
     }
     screen.flush()?;
     Ok(Exit::Done)
-}
-
-impl Seen {
-    fn json(&self) -> Value {
-        let mut shown = as_json(&self.run);
-        let row = &self.run.row;
-        let entries = self
-            .moments
-            .iter()
-            .map(|moment| json!({"number": moment.number, "at": moment.at, "entry": moment.entry}));
-        shown["journal"] = entries.collect();
-        shown["journal_of_execution"] = self.execution.into();
-        let reasons = self.reasons.iter().map(|reason| reason.text.as_str());
-        shown["why"] = reasons.collect();
-        shown["ready_at"] = json!(row.ready_at);
-        shown["lease_until"] = json!(row.lease_until);
-        shown["state_version"] = json!(self.state.as_ref().map(|state| state.version));
-        shown["state_value"] = json!(self.state.as_ref().map(|state| &state.value));
-        let children = self.children.items.iter().map(|child| {
-            let (state, run) = (child.row.state, child.row.id);
-            json!({"run": run, "workflow": child.lane.workflow, "state": state})
-        });
-        shown["children"] = children.collect();
-        let mail = self.mail.iter().map(|(id, mail)| {
-            json!({"number": id.number, "signal": id.name, "at": mail.at, "body": mail.body})
-        });
-        shown["mailbox"] = mail.collect();
-        shown
-    }
 }
 
 /// Where it is shown, and how much of it.

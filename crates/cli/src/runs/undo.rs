@@ -1,8 +1,9 @@
 //! `runs undo`: first what would be undone, in order; then, if that is meant, the request.
 
 use clap::Args;
-use roundel::{Client, Preview, RunState, Undone, WouldUndo};
-use serde_json::{Value, json};
+use roundel::{Client, Preview, RunState, Undone};
+use roundel_server::view::UndoPreview;
+use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
 use crate::many::{agreed, counted};
@@ -85,14 +86,9 @@ fn sum(preview: &Preview) -> String {
 }
 
 fn show(args: &Undo, preview: &Preview) -> Result<Exit> {
-    let row = &preview.run.row;
     let mut screen = args.output.screen();
     if args.output.json {
-        let undos: Vec<Value> = preview.undos.iter().map(as_json).collect();
-        screen.json(&json!({
-            "run": row.id, "state": row.state, "partial": preview.partial,
-            "undos": undos, "more": preview.more,
-        }));
+        screen.json(&json!(UndoPreview::from(preview)));
         screen.flush()?;
         return refusal(preview);
     }
@@ -143,12 +139,4 @@ fn refusal(preview: &Preview) -> Result<Exit> {
             ),
         )),
     }
-}
-
-fn as_json(undo: &WouldUndo) -> Value {
-    json!({
-        "run": undo.run, "workflow": undo.workflow, "name": undo.name,
-        "execution": undo.execution, "call": undo.call,
-        "depth": undo.depth,
-    })
 }

@@ -1,37 +1,14 @@
 //! Schedules as they are, for people and for programs.
 
-use roundel::{
-    Client, Overlap, Remembered, RunState, ScheduleView, Timestamp, Timetable, What, instant,
-};
+use roundel::{Client, Overlap, ScheduleView, Timestamp, What, instant};
+use roundel_server::view::time::words;
+use roundel_server::view::{Schedule as Shown, next_of as next, schedule_state as state};
 use serde_json::{Value, json};
 
 use super::{List, Named, known};
 use crate::exit::{Exit, Result};
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Style, clean, time};
-
-/// When, in words.
-fn words(timetable: &Timetable) -> String {
-    match &timetable.calendar {
-        roundel::Calendar::Every(every) => format!("every {}", time::span(*every)),
-        calendar => calendar.to_string(),
-    }
-}
-
-fn state(view: &ScheduleView, now: Timestamp) -> (Style, &'static str) {
-    match view.run_state {
-        RunState::Parked => (Style::Look, "parked"),
-        state if state.has_ended() => (Style::Dim, "ended"),
-        _ if view.state.paused => (Style::Look, "paused"),
-        _ if next(view, now).is_none() => (Style::Dim, "over"),
-        _ => (Style::Plain, "on"),
-    }
-}
-
-fn next(view: &ScheduleView, now: Timestamp) -> Option<Timestamp> {
-    let next = view.next(now, 1).ok()?;
-    next.first().copied()
-}
 
 /// The next time, and how long until then.
 pub(super) fn next_of(view: &ScheduleView, now: Timestamp) -> String {
@@ -49,28 +26,7 @@ fn what(what: What) -> &'static str {
 }
 
 pub(super) fn as_json(view: &ScheduleView, now: Timestamp) -> Value {
-    let (table, done) = (&view.timetable, &view.state.done);
-    let recent =
-        |did: &Remembered| json!({"at": instant(did.at), "what": did.what, "run": did.run});
-    let kind = if table.command { "command" } else { "workflow" };
-    json!({
-        "name": view.name,
-        "run": view.run,
-        "state": state(view, now).1,
-        "calendar": table.calendar,
-        kind: table.workflow,
-        "input": table.input,
-        "overlap": table.overlap,
-        "catch_up": table.catch_up,
-        "grace_ms": u64::try_from(table.grace.as_millis()).unwrap_or(u64::MAX),
-        "next": next(view, now).map(instant),
-        "running": done.running,
-        "waiting": done.waiting.len(),
-        "started": done.started,
-        "skipped": done.skipped,
-        "missed": done.missed,
-        "recent": done.recent.iter().map(recent).collect::<Vec<_>>(),
-    })
+    json!(Shown::of(view, now))
 }
 
 pub(super) async fn list(args: &List, client: &Client) -> Result<Exit> {

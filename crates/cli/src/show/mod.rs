@@ -3,11 +3,11 @@
 //! Nothing that came from a database reaches a terminal with control characters in it.
 
 pub(crate) mod table;
-pub(crate) mod time;
 
 use std::io::{self, IsTerminal, Write};
 
 use clap::{Args, ValueEnum};
+pub(crate) use roundel_server::view::{Style, time};
 use serde_json::Value;
 
 use crate::exit::{Failed, Result};
@@ -51,29 +51,16 @@ impl Color {
     }
 }
 
-/// What a text means, for those who see colours.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Style {
-    Plain,
-    Head,
-    Dim,
-    Good,
-    Bad,
-    Look,
-    Busy,
-}
-
-impl Style {
-    fn code(self) -> &'static str {
-        match self {
-            Style::Plain => "",
-            Style::Head => "\x1b[1m",
-            Style::Dim => "\x1b[2m",
-            Style::Good => "\x1b[32m",
-            Style::Bad => "\x1b[31m",
-            Style::Look => "\x1b[33m",
-            Style::Busy => "\x1b[36m",
-        }
+/// How a terminal is told what a text means.
+fn code(style: Style) -> &'static str {
+    match style {
+        Style::Plain => "",
+        Style::Head => "\x1b[1m",
+        Style::Dim => "\x1b[2m",
+        Style::Good => "\x1b[32m",
+        Style::Bad => "\x1b[31m",
+        Style::Look => "\x1b[33m",
+        Style::Busy => "\x1b[36m",
     }
 }
 
@@ -136,7 +123,7 @@ impl Screen {
         if !self.color || style == Style::Plain || text.is_empty() {
             return text.to_owned();
         }
-        format!("{}{text}\x1b[0m", style.code())
+        format!("{}{text}\x1b[0m", code(style))
     }
 
     /// The text, cut to what is left of a line after so many columns; whole if it is not a

@@ -13,6 +13,7 @@ mod moving;
 mod queues;
 mod reference;
 mod schedules;
+mod serve;
 mod states;
 mod support;
 mod verify;

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 58] = [
+const COMMANDS: [&[&str]; 62] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -63,6 +63,10 @@ const COMMANDS: [&[&str]; 58] = [
     &["tick"],
     &["audit"],
     &["audit", "verify"],
+    &["serve"],
+    &["tokens", "add"],
+    &["tokens", "list"],
+    &["tokens", "revoke"],
     &["verify"],
     &["migrate"],
     &["move"],

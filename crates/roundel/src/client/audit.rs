@@ -17,9 +17,9 @@ pub(super) struct Operator {
 }
 
 impl Client {
-    /// This client, acting in somebody's name: what it asks of runs (cancel, retry, complete, undo,
-    /// accept, patch, delete), and of topics, is audited: who, why, what and when, in the commit of
-    /// what is done. What it starts and sends is told by the journals.
+    /// This client, acting in somebody's name: what it starts, sends and publishes, and what it
+    /// asks of runs (cancel, retry, complete, undo, accept, patch, delete), topics and queues, is
+    /// audited: who, why, what and when, in the commit of what is done. Batches are not.
     ///
     /// # Errors
     /// When that is not a name.
@@ -55,6 +55,11 @@ impl Client {
             if_parked: true,
             ..self.clone()
         }
+    }
+
+    /// Does it act in somebody's name?
+    pub(super) fn is_signed(&self) -> bool {
+        self.operator.is_some()
     }
 
     /// The operation, in the name of whoever acts.

@@ -27,7 +27,7 @@ impl Client {
     }
 
     pub(super) async fn send_publication(&self, publish: Publish) -> Result<Published, Error> {
-        match self.inner.op(Op::Publish(publish)).await? {
+        match self.act(Op::Publish(publish)).await? {
             Reply::Published(published) => Ok(published),
             _ => unreachable!("a publication answers as one"),
         }

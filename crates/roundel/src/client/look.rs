@@ -1,11 +1,14 @@
 //! Looking at runs: journals, messages, children, workers, and whether all is sound.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use roundel_core::check::Violation;
 use roundel_core::{Entry, JournalRow, Name, RunId, Timestamp, WorkerRow, decode_entries};
 use roundel_store::{Answer, Checked, Depth, MailView, Page, Query, RunView, StateView, verify};
 
-use super::{Client, To};
-use crate::Error;
+use super::{Client, Inner, To};
+use crate::{Error, Metrics};
 
 impl Client {
     /// The journal of a run's current execution.
@@ -80,6 +83,40 @@ impl Client {
             Answer::State(state) => Ok(state),
             _ => unreachable!("a state was asked for"),
         }
+    }
+
+    /// A client of another namespace in the same database. What it starts begins in whichever
+    /// process works there, which this one does not.
+    ///
+    /// # Errors
+    /// When that is not a name.
+    pub fn in_namespace(&self, name: impl Into<Cow<'static, str>>) -> Result<Client, Error> {
+        let namespace = Name::new(name.into())?;
+        if namespace == self.inner.namespace {
+            return Ok(self.clone());
+        }
+        let inner = Inner {
+            namespace,
+            post: self.inner.post.clone(),
+            worker: None,
+            rests: self.inner.rests.clone(),
+            counters: self.inner.counters.clone(),
+            answer_within: self.inner.answer_within,
+            name: self.inner.name.clone(),
+            projections: self.inner.projections.clone(),
+            deciders: self.inner.deciders.clone(),
+            sweep: self.inner.sweep,
+        };
+        Ok(Client {
+            inner: Arc::new(inner),
+            ..self.clone()
+        })
+    }
+
+    /// What the engine has counted since it started, in all namespaces.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.inner.counters.snapshot()
     }
 
     /// The workers that are known, of all namespaces.

@@ -112,7 +112,7 @@ impl IntoFuture for SendTo {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            match self.client.inner.op(self.op?).await? {
+            match self.client.act(self.op?).await? {
                 Reply::Sent(sent, _) => Ok(sent),
                 _ => unreachable!("a signal answers as one"),
             }

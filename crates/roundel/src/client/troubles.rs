@@ -256,21 +256,9 @@ impl Parked {
         Ok(Page { items, more })
     }
 
-    /// All that fit, a page at a time, until `see` has seen enough. Says whether there are more.
-    async fn each_page(
-        &self,
-        mut see: impl AsyncFnMut(Vec<Trouble>) -> Result<bool, Error>,
-    ) -> Result<bool, Error> {
-        let mut asked = self.clone().limit(PAGE);
-        loop {
-            let page = asked.fetch().await?;
-            let last = page.items.last().map(Trouble::id);
-            let goes_on = see(page.items).await?;
-            match last.filter(|_| page.more) {
-                Some(last) if goes_on => asked = asked.after(last),
-                more => return Ok(more.is_some()),
-            }
-        }
+    /// All that fit, a page at a time.
+    fn pages(&self) -> Pages {
+        Pages(Some(self.clone().limit(PAGE)))
     }
 
     /// How many there are.
@@ -278,12 +266,10 @@ impl Parked {
     /// # Errors
     /// When they cannot be read.
     pub async fn count(&self) -> Result<usize, Error> {
-        let mut count = 0;
-        self.each_page(async |runs| {
-            count += runs.len();
-            Ok(true)
-        })
-        .await?;
+        let (mut count, mut pages) = (0, self.pages());
+        while let Some(page) = pages.next().await? {
+            count += page.len();
+        }
         Ok(count)
     }
 
@@ -293,15 +279,14 @@ impl Parked {
     /// When they cannot be read.
     pub async fn groups(&self) -> Result<Vec<TroubleGroup>, Error> {
         let mut groups: BTreeMap<String, TroubleGroup> = BTreeMap::new();
-        self.each_page(async |runs| {
-            for run in &runs {
+        let mut pages = self.pages();
+        while let Some(page) = pages.next().await? {
+            for run in &page {
                 if let Some(why) = run.why() {
                     add(&mut groups, run, &why);
                 }
             }
-            Ok(true)
-        })
-        .await?;
+        }
         let mut groups: Vec<TroubleGroup> = groups.into_values().collect();
         groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.fingerprint.clone()));
         Ok(groups)
@@ -320,37 +305,50 @@ impl Parked {
     ) -> Result<Remedied, Error> {
         let mut sum = Remedied::default();
         let mut left = self.most;
-        let fitting = match remedy.is_for_signals() {
-            true => self.clone().only_signals(),
-            false => self.clone().only_runs(),
+        let mut pages = match remedy.is_for_signals() {
+            true => self.clone().only_signals().pages(),
+            false => self.clone().only_runs().pages(),
         };
-        let more = fitting
-            .each_page(async |runs| {
-                sum.more |= runs.len() > left;
-                let runs = runs.into_iter().take(left).map(|run| run.id());
-                let runs: Vec<TroubleId> = runs.collect();
-                left -= runs.len();
-                let client = &self.runs.client;
-                let mut acts = stream::iter(runs)
-                    .map(async |run| (run, client.remedy(run, remedy).await))
-                    .buffer_unordered(AT_ONCE);
-                while let Some((run, did)) = acts.next().await {
-                    match did {
-                        Ok(()) => sum.done += 1,
-                        Err(
-                            error @ (Error::Refused(_) | Error::NoSuchRun(_) | Error::Value(_)),
-                        ) => {
-                            sum.refused.push((run, error));
-                        }
-                        Err(error) => return Err(error),
+        while left > 0 {
+            let Some(page) = pages.next().await? else {
+                return Ok(sum);
+            };
+            sum.more |= page.len() > left;
+            let acts = page.into_iter().take(left).map(|trouble| {
+                let (client, remedy) = (self.runs.client.clone(), remedy.clone());
+                let id = trouble.id();
+                async move { (id, client.remedy(id, &remedy).await) }
+            });
+            left -= acts.len();
+            let mut acts = stream::iter(acts).buffer_unordered(AT_ONCE);
+            while let Some((id, did)) = acts.next().await {
+                match did {
+                    Ok(()) => sum.done += 1,
+                    Err(error @ (Error::Refused(_) | Error::NoSuchRun(_) | Error::Value(_))) => {
+                        sum.refused.push((id, error));
                     }
-                    told(&sum);
+                    Err(error) => return Err(error),
                 }
-                Ok(left > 0)
-            })
-            .await?;
-        sum.more |= more;
+                told(&sum);
+            }
+        }
+        sum.more |= pages.0.is_some();
         Ok(sum)
+    }
+}
+
+/// Pages, until there are no more.
+struct Pages(Option<Parked>);
+
+impl Pages {
+    async fn next(&mut self) -> Result<Option<Vec<Trouble>>, Error> {
+        let Some(asked) = self.0.take() else {
+            return Ok(None);
+        };
+        let page = asked.fetch().await?;
+        let last = page.items.last().map(Trouble::id);
+        self.0 = last.filter(|_| page.more).map(|last| asked.after(last));
+        Ok(Some(page.items))
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use roundel::Timestamp;
+use roundel::{Calendar, Timestamp, Timetable};
 
 /// A span in its two largest units at most: `2 d 3 h`, `14 ms`.
-pub(crate) fn span(span: Duration) -> String {
+#[must_use]
+pub fn span(span: Duration) -> String {
     let (seconds, millis) = (span.as_secs(), span.as_millis());
     let two = |large: u64, unit: &str, small: u64, below: &str| match small {
         0 => format!("{large} {unit}"),
@@ -23,7 +24,8 @@ pub(crate) fn span(span: Duration) -> String {
 }
 
 /// A span in one unit, for a narrow column: `3 d`, `14 min`.
-pub(crate) fn short(of: Duration) -> String {
+#[must_use]
+pub fn short(of: Duration) -> String {
     let seconds = of.as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -34,7 +36,8 @@ pub(crate) fn short(of: Duration) -> String {
 }
 
 /// `3 min ago`, or `in 3 min`.
-pub(crate) fn from_now(at: Timestamp, now: Timestamp) -> String {
+#[must_use]
+pub fn from_now(at: Timestamp, now: Timestamp) -> String {
     if at > now {
         format!("in {}", span(at.since(now)))
     } else {
@@ -43,17 +46,28 @@ pub(crate) fn from_now(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Date and time, UTC, with how long ago.
-pub(crate) fn both(at: Timestamp, now: Timestamp) -> String {
+#[must_use]
+pub fn both(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({})", utc(at), from_now(at, now))
 }
 
 /// Date and time, UTC.
-pub(crate) fn utc(at: Timestamp) -> String {
+#[must_use]
+pub fn utc(at: Timestamp) -> String {
     let seconds = at.0.div_euclid(1_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// When, in words.
+#[must_use]
+pub fn words(timetable: &Timetable) -> String {
+    match &timetable.calendar {
+        Calendar::Every(every) => format!("every {}", span(*every)),
+        calendar => calendar.to_string(),
+    }
 }
 
 /// Year, month and day of a day since 1970 in the Gregorian calendar (Hinnant's algorithm).

@@ -2,22 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use roundel::{Context, Deadline, Entry, Failure, Timestamp};
+use roundel::{Context, Deadline, Entry, Error, Failure, Timestamp};
 use roundel_core::{Call, JournalRow, Outcome, Why, decode_entries};
 
-use crate::exit::{Exit, Failed, Result};
-use crate::show::{Style, time};
+use super::{Style, style, time};
 
 /// One entry.
 #[derive(Clone, Debug)]
-pub(super) struct Moment {
-    pub(super) number: u64,
-    pub(super) at: Timestamp,
-    pub(super) entry: Entry,
+pub struct Moment {
+    pub number: u64,
+    pub at: Timestamp,
+    pub entry: Entry,
 }
 
 /// The entries of these rounds.
-pub(super) fn moments(rounds: &[JournalRow]) -> Result<Vec<Moment>> {
+///
+/// # Errors
+/// When they cannot be read.
+pub fn moments(rounds: &[JournalRow]) -> Result<Vec<Moment>, Error> {
     let mut moments = Vec::new();
     for round in rounds {
         let entries = decode_entries(&round.entries).map_err(|error| {
@@ -26,7 +28,7 @@ pub(super) fn moments(rounds: &[JournalRow]) -> Result<Vec<Moment>> {
                 "the journal of run {run} cannot be read at entry {first}: {error}; \
                  `verify` says whether more is damaged"
             );
-            Failed::new(Exit::Database, message)
+            Error::Unusable(message)
         })?;
         let numbered = (round.first..).zip(entries);
         let at = round.at;
@@ -36,10 +38,10 @@ pub(super) fn moments(rounds: &[JournalRow]) -> Result<Vec<Moment>> {
 }
 
 /// What a call was about, by its number.
-pub(super) type Calls = BTreeMap<u32, Call>;
+pub type Calls = BTreeMap<u32, Call>;
 
 /// What was called, in all these entries.
-pub(super) fn calls(moments: &[Moment]) -> Calls {
+pub fn calls(moments: &[Moment]) -> Calls {
     let mut calls = Calls::new();
     for moment in moments {
         if let Entry::Begun { call, what }
@@ -53,13 +55,14 @@ pub(super) fn calls(moments: &[Moment]) -> Calls {
 }
 
 /// What an entry says: a mark, a text, and the value that came with it.
-pub(super) struct Said {
-    pub(super) style: Style,
-    pub(super) text: String,
-    pub(super) value: Option<String>,
+#[derive(Debug)]
+pub struct Said {
+    pub style: Style,
+    pub text: String,
+    pub value: Option<String>,
 }
 
-pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
+pub fn say(moment: &Moment, calls: &Calls) -> Said {
     let plain = |text: String| Said {
         style: Style::Plain,
         text,
@@ -124,7 +127,7 @@ pub(super) fn say(moment: &Moment, calls: &Calls) -> Said {
         Entry::Kept => look("asked to end without undo: what it did stays"),
         Entry::Continued => plain("continues as new".into()),
         Entry::Ended { state } => Said {
-            style: super::style(*state),
+            style: style(*state),
             ..plain(state.as_str().to_owned())
         },
     }

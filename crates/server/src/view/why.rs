@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use roundel::{Deadline, Entry, Name, QueueLimits, Remainder, RunId, RunState, RunView, Timestamp};
 use roundel_core::{Batch, Call, CancelMark, Flow, Outcome, STATE_CHANGED, UndoMark, WorkerRow};
 
+use super::time;
 use super::timeline::Moment;
-use crate::show::time;
 
 /// A run that nobody takes up for this long is worth a question.
 const LONG: std::time::Duration = std::time::Duration::from_secs(5);
@@ -15,29 +15,30 @@ const LONG: std::time::Duration = std::time::Duration::from_secs(5);
 const NAMED: usize = 5;
 
 /// What is known of a run.
-pub(super) struct About<'a> {
-    pub(super) run: &'a RunView,
+#[derive(Debug)]
+pub struct About<'a> {
+    pub run: &'a RunView,
     /// The journal of its current execution.
-    pub(super) moments: &'a [Moment],
+    pub moments: &'a [Moment],
     /// The topic that set it off.
-    pub(super) topic: Option<&'a Name>,
-    pub(super) workers: &'a [WorkerRow],
+    pub topic: Option<&'a Name>,
+    pub workers: &'a [WorkerRow],
     /// The limits of its queue.
-    pub(super) limits: Option<&'a QueueLimits>,
-    pub(super) now: Timestamp,
+    pub limits: Option<&'a QueueLimits>,
+    pub now: Timestamp,
 }
 
 /// One thing that keeps a run from going on.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reason {
-    pub(super) kind: Kind,
-    pub(super) text: String,
-    pub(super) since: Timestamp,
-    pub(super) on: On,
+pub struct Reason {
+    pub kind: Kind,
+    pub text: String,
+    pub since: Timestamp,
+    pub on: On,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// The text says for what.
     Waits,
     /// Somebody works on it.
@@ -50,7 +51,7 @@ pub(super) enum Kind {
 
 /// On whose end it rests.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum On {
+pub enum On {
     Nobody,
     Run(RunId),
     /// All that a call set off.
@@ -72,7 +73,7 @@ impl Reason {
 
 impl About<'_> {
     /// The reasons, in the order in which they came.
-    pub(super) fn reasons(&self) -> Vec<Reason> {
+    pub fn reasons(&self) -> Vec<Reason> {
         let row = &self.run.row;
         let due = row.ready_at.is_some_and(|at| at <= self.now);
         let mut reasons = match row.state {

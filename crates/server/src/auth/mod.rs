@@ -1,0 +1,15 @@
+//! Who asks, and what they may do.
+
+pub(crate) mod cap;
+mod file;
+mod role;
+mod session;
+mod token;
+
+pub(crate) use cap::{Cap, Everywhere, Namespace, Who};
+pub use file::{Grant, TokenError, Tokens};
+pub use role::Role;
+pub(crate) use role::{Action, actions};
+pub(crate) use session::{COOKIE, Sessions};
+pub use token::Token;
+pub(crate) use token::{Hash, hash, same};

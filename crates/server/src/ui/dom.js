@@ -1,0 +1,95 @@
+// Making elements. What comes from the server becomes text, never markup, and never a link.
+
+export function h(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  add(element, children);
+  return element;
+}
+
+function add(element, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+}
+
+export function fill(element, ...children) {
+  element.replaceChildren();
+  add(element, children);
+}
+
+// Long values are cut: a page is no place for megabytes.
+export function cut(text, most = 2000) {
+  const shown = String(text);
+  return shown.length > most ? `${shown.slice(0, most)} … (${shown.length} characters)` : shown;
+}
+
+export function json(value, most = 2000) {
+  return value === null || value === undefined ? "" : cut(JSON.stringify(value), most);
+}
+
+// Microseconds since 1970.
+export function when(at) {
+  if (at === null || at === undefined) return "";
+  const date = new Date(at / 1000);
+  return h("time", { datetime: date.toISOString(), title: date.toISOString() },
+    date.toLocaleString());
+}
+
+export function span(micros) {
+  const seconds = Math.abs(micros) / 1e6;
+  if (seconds < 0.001) return `${Math.round(micros)} µs`;
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+export function age(at) {
+  return h("span", { title: new Date(at / 1000).toISOString() }, span(Date.now() * 1000 - at));
+}
+
+const STYLES = {
+  completed: "good", failed: "bad", rollback_failed: "bad", parked: "look", running: "busy",
+  rolling_back: "busy", cancelled: "dim", rolled_back: "dim",
+};
+
+export function state(word) {
+  return h("span", { class: STYLES[word] ?? "" }, word.replaceAll("_", " "));
+}
+
+export function table(columns, rows) {
+  return h("table", {},
+    h("thead", {}, h("tr", {}, columns.map((name) => h("th", {}, name)))),
+    h("tbody", {}, rows));
+}
+
+// Asks before something is done: what, and with which fields. Null if they leave.
+export function confirm(title, fields, button) {
+  return new Promise((resolve) => {
+    const inputs = fields.map((field) => {
+      const input = h(field.kind ?? "input", { name: field.name });
+      if (field.value !== undefined) input.value = field.value;
+      return [field, input];
+    });
+    const form = h("form", { method: "dialog", onsubmit: () => { dialog.returnValue = "yes"; } },
+      h("h2", {}, title),
+      inputs.map(([field, input]) => h("label", {}, field.label, " ", input)),
+      h("div", { class: "actions" },
+        h("button", { value: "yes" }, button),
+        h("button", { type: "button", onclick: () => dialog.close("no") }, "Leave it")));
+    const dialog = h("dialog", { onclose: () => {
+      dialog.remove();
+      const said = Object.fromEntries(inputs.map(([field, input]) => [field.name, input.value]));
+      resolve(dialog.returnValue === "yes" ? said : null);
+    } }, form);
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

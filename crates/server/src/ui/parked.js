@@ -1,0 +1,97 @@
+// What waits for an operator: by what went wrong, one by one, and what can be done about it.
+
+import { age, confirm, cut, fill, h, table } from "./dom.js";
+import { get, part, post, query } from "./api.js";
+
+const OF_RUNS = [["retry", "Retry"], ["cancel", "Cancel"], ["undo", "Undo"],
+  ["complete", "Complete"]];
+const OF_ROLLBACKS = [["retry", "Try again"], ["skip", "Skip that undo"], ["accept", "Accept"]];
+const OF_SIGNALS = [["offer", "Offer"], ["discard", "Discard"]];
+
+export async function parked(page, here) {
+  const { namespace, asked, me, current, go } = here;
+  const base = `${part(namespace)}/parked`;
+  const may = me.may.includes("operate");
+  const problem = h("p", { class: "note wrong", role: "alert", hidden: true });
+  const redraw = () => parked(page, here);
+  const act = async (path, body) => {
+    try {
+      await post(path, body);
+      if (asked.id) go(namespace, "parked");
+      else await redraw();
+    } catch (error) {
+      problem.hidden = false;
+      fill(problem, error.message);
+    }
+  };
+  const about = async (item, word, name) => {
+    const fields = [{ name: "reason", label: "Why, for the audit" }];
+    if (word === "complete") {
+      fields.unshift({ name: "value", label: "What it comes to, as JSON", kind: "textarea",
+        value: "null" });
+    }
+    const said = await confirm(`${name}: ${item.workflow}?`, fields, name);
+    if (!said) return;
+    const body = { reason: said.reason };
+    if (said.value !== undefined) body.value = JSON.parse(said.value);
+    await act(`${base}/${part(item.id)}/${word}`, body);
+  };
+  const edit = async (item) => {
+    const { input } = await get(`${base}/${part(item.id)}`);
+    const said = await confirm("Begin anew with another input?", [
+      { name: "input", label: "Input, as JSON", kind: "textarea",
+        value: JSON.stringify(input, null, 2) },
+      { name: "reason", label: "Why, for the audit" }], "Retry with this");
+    if (!said) return;
+    try {
+      await act(`${base}/${part(item.id)}/retry`,
+        { input: JSON.parse(said.input), reason: said.reason });
+    } catch (error) {
+      problem.hidden = false;
+      fill(problem, `The input is not JSON: ${error.message}`);
+    }
+  };
+  const many = async (group, word, name) => {
+    const body = { remedy: word, group: group.fingerprint };
+    const { found } = await post(base, { ...body, dry_run: true });
+    const said = await confirm(`${name} ${found} that are alike?`, [
+      { name: "count", label: `Type ${found} to go on` },
+      { name: "reason", label: "Why, for the audit" }], name);
+    if (said && said.count.trim() === String(found)) {
+      await act(base, { ...body, expect: found, reason: said.reason });
+    }
+  };
+  const remedies = (item) => {
+    const known = item.signal ? OF_SIGNALS
+      : item.state === "rollback_failed" ? OF_ROLLBACKS : OF_RUNS;
+    return h("div", { class: "actions" },
+      known.map(([word, name]) => h("button", { onclick: () => about(item, word, name) }, name)),
+      known === OF_RUNS && h("button", { onclick: () => edit(item) }, "Edit and retry …"));
+  };
+  const [groups, list] = await Promise.all([get(`${base}/groups`), asked.id
+    ? get(`${base}/${part(asked.id)}`).then((item) => ({ items: [item], next: null }))
+    : get(`${base}${query({ group: asked.group, cursor: asked.cursor })}`)]);
+  if (!current()) return undefined;
+  fill(page, h("h1", {}, "Parked"), problem,
+    !asked.id && groups.items.length > 0 && [h("h2", {}, "Alike"),
+      table(["count", "workflows", "code", "such as", ""], groups.items.map((group) => h("tr", {},
+        h("td", { class: "number" }, group.count), h("td", {}, group.workflows.join(" ")),
+        h("td", { class: "look" }, group.code), h("td", {}, cut(group.message, 300)),
+        h("td", {}, h("div", { class: "actions" },
+          h("a", { href: `#/${part(namespace)}/parked?group=${part(group.fingerprint)}` }, "Show"),
+          may && h("button", { onclick: () => many(group, "retry", "Retry") }, "Retry all …"),
+          may && h("button", { onclick: () => many(group, "cancel", "Cancel") },
+            "Cancel all …"))))))],
+    h("h2", {}, asked.group ? "Those of the group" : asked.id ? "This one" : "One by one"),
+    list.items.length === 0 ? h("p", { class: "dim" }, "Nothing is parked.")
+      : table(["what", "since", "code", "reason", ""], list.items.map((item) => h("tr", {},
+        h("td", {}, h("a", { href: `#/${part(namespace)}/run/${part(item.run)}` }, item.workflow),
+          item.signal && ` signal ${item.signal}`, item.key && h("div", { class: "dim" }, item.key)),
+        h("td", { class: "tight" }, age(item.since)),
+        h("td", { class: "look" }, item.failure?.code), h("td", {}, cut(item.failure?.message ?? "")),
+        h("td", {}, may && remedies(item))))),
+    list.next && h("p", {}, h("button", {
+      onclick: () => go(namespace, "parked", { ...asked, cursor: list.next }),
+    }, "Older")));
+  return undefined;
+}

@@ -1,0 +1,8 @@
+//! The server from outside: who may do what, and what it does with requests that mean no good.
+
+mod api;
+mod guards;
+mod limits;
+mod matrix;
+mod streams;
+mod support;
