@@ -117,6 +117,10 @@ impl Committer {
             return None;
         }
         let (lanes, now) = self.session.known();
+        // After trouble they are read anew, by whoever locks rows; what is kept is of some lane.
+        if lanes.is_empty() {
+            return None;
+        }
         let fresh = batch.iter().take_while(|item| item.misses == 0);
         let ops: Vec<&Op> = fresh.map(Item::op).collect();
         let decide = AssertUnwindSafe(|| self.kept.decide(&ops, lanes, now));
