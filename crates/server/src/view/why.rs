@@ -1,5 +1,5 @@
 //! Why a run stands where it stands: what it waits for, who has it, what an operator has to do.
-//! What that rests on in turn is followed in [`super::causes`].
+//! What that rests on in turn is followed in `causes.rs`.
 
 use std::collections::BTreeMap;
 
