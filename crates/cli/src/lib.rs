@@ -11,7 +11,7 @@
 //! #[derive(Parser)]
 //! enum Shop {
 //!     /// Sell things.
-//!     Serve,
+//!     Sell,
 //!     #[command(flatten)]
 //!     Roundel(roundel_cli::Command),
 //! }
@@ -19,7 +19,7 @@
 //! # #[tokio::main]
 //! # async fn main() {
 //! let exit = match Shop::parse_from(["shop", "runs", "list"]) {
-//!     Shop::Serve => Exit::Done,
+//!     Shop::Sell => Exit::Done,
 //!     Shop::Roundel(command) => command.run(&Database::file("shop.db")).await,
 //! };
 //! assert_eq!(exit, Exit::Database); // there is no shop.db, and none is made

@@ -53,7 +53,9 @@ impl Start {
     }
 }
 
-/// Has nobody begun it, in its last execution, nor asked it to end?
+/// Has nobody begun it, in its last execution, nor asked it to end? Who waits for a message has
+/// begun, even if its journal does not say so yet.
 fn is_waiting(row: &RunRow) -> bool {
-    row.head == 1 && row.owner.is_none() && !row.state.has_ended() && !row.goes_ahead()
+    let begun = row.head > 1 || row.waits > 0 || row.owner.is_some();
+    !begun && !row.state.has_ended() && !row.goes_ahead()
 }

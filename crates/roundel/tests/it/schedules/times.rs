@@ -110,6 +110,12 @@ async fn fa_20_a_crash_at_any_commit_loses_and_doubles_no_time(db: Db) {
             let all = async {
                 has_started(&lives, "hourly", number as usize).await;
                 is_at_rest(&lives, "hourly").await;
+                // The next would be skipped while this one goes on.
+                until("what it started has ended", async || {
+                    let runs = started(&lives, "hourly").await.unwrap();
+                    runs.iter().all(|run| run.row.state.has_ended())
+                })
+                .await;
             };
             db.meanwhile("the start", all).await;
             let expected: Vec<_> = (1..=number)
