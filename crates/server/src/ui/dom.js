@@ -64,9 +64,15 @@ export function state(word) {
   return h("span", { class: STYLES[word] ?? "" }, word.replaceAll("_", " "));
 }
 
+// A column of numbers, whose name stands where they stand.
+export function numbers(name) {
+  return h("th", { class: "number" }, name);
+}
+
 export function table(columns, rows) {
+  const head = (name) => name instanceof Node ? name : h("th", {}, name);
   return h("table", {},
-    h("thead", {}, h("tr", {}, columns.map((name) => h("th", {}, name)))),
+    h("thead", {}, h("tr", {}, columns.map(head))),
     h("tbody", {}, rows));
 }
 

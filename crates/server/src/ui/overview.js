@@ -1,6 +1,6 @@
 // How many runs there are, by state and by workflow, live; and who works.
 
-import { age, fill, h, state, table } from "./dom.js";
+import { age, fill, h, numbers, state, table } from "./dom.js";
 import { get, part, watch } from "./api.js";
 
 export async function overview(page, { namespace }) {
@@ -28,7 +28,8 @@ export async function overview(page, { namespace }) {
       class: "card", href: `#/${base}/runs?state=${word}`,
     }, state(word), h("b", {}, total.get(word).toLocaleString()))),
     words.length === 0 && h("p", { class: "dim" }, "No runs yet."));
-    fill(flows, table(["workflow", "version", ...words.map((word) => word.replaceAll("_", " "))],
+    const counted = words.map((word) => numbers(word.replaceAll("_", " ")));
+    fill(flows, table(["workflow", "version", ...counted],
       [...rows.values()].map(({ workflow, version, by }) => h("tr", {},
         h("td", {}, h("a", { href: `#/${base}/runs?workflow=${part(workflow)}` }, workflow)),
         h("td", {}, version),

@@ -1,6 +1,6 @@
 // What waits for an operator: by what went wrong, one by one, and what can be done about it.
 
-import { age, confirm, cut, fill, h, table } from "./dom.js";
+import { age, confirm, cut, fill, h, numbers, table } from "./dom.js";
 import { get, part, post, query } from "./api.js";
 
 const OF_RUNS = [["retry", "Retry"], ["cancel", "Cancel"], ["undo", "Undo"],
@@ -74,7 +74,7 @@ export async function parked(page, here) {
   if (!current()) return undefined;
   fill(page, h("h1", {}, "Parked"), problem,
     !asked.id && groups.items.length > 0 && [h("h2", {}, "Alike"),
-      table(["count", "workflows", "code", "such as", ""], groups.items.map((group) => h("tr", {},
+      table([numbers("count"), "workflows", "code", "such as", ""], groups.items.map((group) => h("tr", {},
         h("td", { class: "number" }, group.count), h("td", {}, group.workflows.join(" ")),
         h("td", { class: "look" }, group.code), h("td", {}, cut(group.message, 300)),
         h("td", {}, h("div", { class: "actions" },

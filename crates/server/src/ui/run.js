@@ -1,6 +1,6 @@
 // One run: where it stands and why, its timeline, its tree, its journal, its mail.
 
-import { age, confirm, cut, fill, h, json, span, state, table, when } from "./dom.js";
+import { age, confirm, cut, fill, h, json, numbers, span, state, table, when } from "./dom.js";
 import { get, part, post, watch } from "./api.js";
 
 export async function run(page, here) {
@@ -68,7 +68,7 @@ function about(seen) {
     row("version", seen.version), row("labels", labels),
     row("started", [when(seen.created_at), " (", age(seen.created_at), " ago)"]),
     row("changed", [when(seen.changed_at), " (", age(seen.changed_at), " ago)"]),
-    row("execution", seen.execution > 1 && seen.execution),
+    row("execution", seen.execution > 1 ? seen.execution : null),
     row("own state", json(seen.state_value)), row("outcome", outcome));
 }
 
@@ -99,7 +99,7 @@ function timeline(seen) {
       h("td", { class: "lane" }, h("div", { class: "track" }, bar)),
       h("td", { class: "number tight" }, call.to === null ? "open" : span(to - from)));
   });
-  const all = table(["call", `${span(end - begin)} in all`, "took"], rows);
+  const all = table(["call", `${span(end - begin)} in all`, numbers("took")], rows);
   all.classList.add("bars");
   return all;
 }
@@ -121,7 +121,7 @@ function journal(seen) {
   const shown = seen.journal.slice(-500);
   return [shown.length < seen.journal.length
     && h("p", { class: "dim" }, `The last ${shown.length} of ${seen.journal.length}.`),
-  table(["#", "after", "what happened", "value"], shown.map((moment) => h("tr", {},
+  table([numbers("#"), numbers("after"), "what happened", "value"], shown.map((moment) => h("tr", {},
     h("td", { class: "number dim" }, moment.number),
     h("td", { class: "number dim tight" }, `+${span(moment.at - begin)}`),
     h("td", { class: moment.style }, cut(moment.text, 300)),
@@ -129,7 +129,7 @@ function journal(seen) {
 }
 
 function mailbox(seen) {
-  return table(["#", "signal", "age", "says"], seen.mailbox.map((mail) => h("tr", {},
+  return table([numbers("#"), "signal", "age", "says"], seen.mailbox.map((mail) => h("tr", {},
     h("td", { class: "number" }, mail.number), h("td", {}, mail.signal ?? "(engine)"),
     h("td", {}, age(mail.at)), h("td", { class: "mono" }, json(mail.body)))));
 }
