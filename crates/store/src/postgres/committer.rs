@@ -146,7 +146,7 @@ async fn first_link(shared: &Shared) -> Result<Link, Error> {
         let incarnation = shared.incarnation;
         open::prepare(&mut link, &shared.options, &shared.begin, incarnation).await?;
         if let Some(server) = &shared.server {
-            server.set(open::now(&mut link).await?);
+            server.set(open::now_alone(&mut link).await?);
         }
         settle(shared, &mut link).await?;
         Ok(link)

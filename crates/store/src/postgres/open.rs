@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 
 use super::link::{Beginnings, Link, values};
 use super::trouble::Trouble;
@@ -53,11 +53,8 @@ pub(super) async fn connect(options: &PgConnectOptions, keeps: bool) -> Result<L
 }
 
 async fn check(link: &mut Link) -> Result<(), Error> {
-    let passing = |trouble: Trouble| Error::Unavailable(trouble.message());
-    let rows = link
-        .all(ABOUT, sqlx::postgres::PgArguments::default())
-        .await
-        .map_err(passing)?;
+    let rows = ask(link).await;
+    let rows = rows.map_err(|trouble| Error::Unavailable(trouble.message()))?;
     let strange = |error: cells::Strange| Error::Unusable(error.to_string());
     let row = &rows[0];
     let server = About {
@@ -66,6 +63,15 @@ async fn check(link: &mut Link) -> Result<(), Error> {
         encoding: cells::string(row, 2).map_err(strange)?,
     };
     server.refusal().map_or(Ok(()), Err)
+}
+
+/// In a transaction: behind a pooler a statement outside of one may be parsed by one connection of
+/// the server and run by another.
+async fn ask(link: &mut Link) -> Result<Vec<PgRow>, Trouble> {
+    link.run("BEGIN").await?;
+    let rows = link.all(ABOUT, PgArguments::default()).await?;
+    link.run("COMMIT").await?;
+    Ok(rows)
 }
 
 /// What a server says of itself.
@@ -232,9 +238,18 @@ pub(super) enum Again {
     Moved(String),
 }
 
-/// The server's time.
+/// The server's time, asked for by itself.
+pub(super) async fn now_alone(link: &mut Link) -> Result<roundel_core::Timestamp, Error> {
+    let failed = |error: sqlx::Error| Error::Unavailable(error.to_string());
+    link.run("BEGIN").await.map_err(failed)?;
+    let now = now(link).await?;
+    link.run("COMMIT").await.map_err(failed)?;
+    Ok(now)
+}
+
+/// The server's time, in the transaction that is open.
 pub(super) async fn now(link: &mut Link) -> Result<roundel_core::Timestamp, Error> {
-    let rows = link.all(NOW, sqlx::postgres::PgArguments::default()).await;
+    let rows = link.all(NOW, PgArguments::default()).await;
     let rows = rows.map_err(|trouble| Error::Unavailable(trouble.message()))?;
     let micros = rows.first().map_or(Ok(None), |row| row.int(0));
     let micros = micros.map_err(|error| Error::Unusable(error.to_string()))?;
