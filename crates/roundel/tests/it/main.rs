@@ -20,7 +20,6 @@ mod incoming;
 mod moving;
 mod objects;
 #[cfg(feature = "postgres")]
-mod pooled;
 mod rounds;
 mod schedules;
 mod signals;
