@@ -20,6 +20,7 @@ mod incoming;
 mod moving;
 mod objects;
 #[cfg(feature = "postgres")]
+mod pooled;
 mod rounds;
 mod schedules;
 mod signals;

@@ -166,7 +166,7 @@ impl Step {
         link: &mut Link,
         (run, worker, fence): (RunId, WorkerId, Fence),
     ) -> Result<Result<(), Refusal>, Trouble> {
-        tx::begin(link.inner()).await?;
+        tx::begin(link.inner(), self.shared.keeps).await?;
         let found = link.all(&self.shared.begin.owner, values![Id::from(run)]);
         let row = found.await?.first().map(cells::run).transpose()?;
         let mut rows = Rows::default();

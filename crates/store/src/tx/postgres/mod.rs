@@ -33,6 +33,9 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
      SET LOCAL roundel.step = 'open'; SET LOCAL statement_timeout = '60s'; \
      SAVEPOINT roundel_step";
+/// For a connection that others had before, who gave their statements the names that the driver
+/// will give to those of the step.
+const FORGET: &str = "DEALLOCATE ALL";
 const NEXT: &str = "RELEASE SAVEPOINT roundel_step; SAVEPOINT roundel_step";
 const BACK: &str = "ROLLBACK TO SAVEPOINT roundel_step";
 const CHECK: &str = "SET CONSTRAINTS ALL IMMEDIATE; SET LOCAL statement_timeout TO DEFAULT; \
@@ -73,9 +76,16 @@ pub(crate) enum Broken {
     Failed(String),
 }
 
-/// Opens a step's transaction, in one flight.
-pub(crate) async fn begin(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    connection.execute(sqlx::raw_sql(BEGIN)).await.map(|_| ())
+/// Opens a step's transaction, in one flight. Is the server's connection its `own`, and not one of
+/// a pooler's?
+pub(crate) async fn begin(connection: &mut PgConnection, own: bool) -> Result<(), sqlx::Error> {
+    let begun = if own {
+        connection.execute(sqlx::raw_sql(BEGIN)).await
+    } else {
+        let both = [BEGIN, FORGET].join("; ");
+        connection.execute(sqlx::raw_sql(&both)).await
+    };
+    begun.map(|_| ())
 }
 
 /// Runs a step's code on this thread, which may sleep: not one of a runtime's own. The runtime that

@@ -89,7 +89,7 @@ impl Place {
     {
         let mut connection = self.connect();
         self.runtime
-            .block_on(begin(&mut connection))
+            .block_on(begin(&mut connection, true))
             .expect("begun");
         let (sender, receiver) = std::sync::mpsc::channel();
         let mut work = Step(move |tx: Tx| {
