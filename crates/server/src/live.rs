@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream;
-use roundel::{Client, Name};
+use roundel::{Client, Name, Stats, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
@@ -48,28 +48,40 @@ impl Give for Live {
 pub(crate) struct Lately(Mutex<HashMap<Name, Known>>);
 
 struct Known {
-    counts: Arc<Counts>,
+    stats: Arc<Stats>,
+    at: Timestamp,
     until: Instant,
 }
 
 impl Lately {
     /// The counts of this client's namespace, not older than a second or so.
-    pub(crate) async fn counts(&self, client: &Client) -> Result<Arc<Counts>, Problem> {
+    pub(crate) async fn counts(&self, client: &Client) -> Result<Counts, Problem> {
+        let (stats, at) = self.known(client).await?;
+        Ok(Counts::of(&stats, at))
+    }
+
+    /// The same, as the engine tells them.
+    pub(crate) async fn stats(&self, client: &Client) -> Result<Arc<Stats>, Problem> {
+        Ok(self.known(client).await?.0)
+    }
+
+    async fn known(&self, client: &Client) -> Result<(Arc<Stats>, Timestamp), Problem> {
         let mut known = self.0.lock().await;
         let begin = Instant::now();
         known.retain(|_, known| begin < known.until);
         if let Some(known) = known.get(client.namespace()) {
-            return Ok(known.counts.clone());
+            return Ok((known.stats.clone(), known.at));
         }
-        let counts = Arc::new(Counts::of(&client.stats().await?, client.now()));
+        let (stats, at) = (Arc::new(client.stats().await?), client.now());
         let took = begin.elapsed();
         let until = Instant::now() + LOOK.max(took * PART);
         let new = Known {
-            counts: counts.clone(),
+            stats: stats.clone(),
+            at,
             until,
         };
         known.insert(client.namespace().clone(), new);
-        Ok(counts)
+        Ok((stats, at))
     }
 }
 
@@ -150,8 +162,8 @@ impl Watch {
                 let counts = self.server.lately.counts(&self.client).await.ok()?;
                 // The time alone is no news.
                 let counts = Counts {
-                    now: roundel::Timestamp(0),
-                    ..(*counts).clone()
+                    now: Timestamp(0),
+                    ..counts
                 };
                 Some(("counts", json(&counts)?))
             }

@@ -11,22 +11,34 @@ use crate::route::{Ask, Give, respond};
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
+/// Files of the dashboard, each with its kind.
+macro_rules! files {
+    ($($name:literal $kind:ident,)*) => {
+        &[$(($name, $kind, include_str!(concat!("ui/", $name))),)*]
+    };
+}
 
 /// Every file: its name, its kind and what is in it.
-const FILES: [(&str, &str, &str); 9] = [
-    ("", HTML, include_str!("ui/index.html")),
-    (
-        "app.css",
-        "text/css; charset=utf-8",
-        include_str!("ui/app.css"),
-    ),
-    ("app.js", SCRIPT, include_str!("ui/app.js")),
-    ("api.js", SCRIPT, include_str!("ui/api.js")),
-    ("dom.js", SCRIPT, include_str!("ui/dom.js")),
-    ("overview.js", SCRIPT, include_str!("ui/overview.js")),
-    ("parked.js", SCRIPT, include_str!("ui/parked.js")),
-    ("run.js", SCRIPT, include_str!("ui/run.js")),
-    ("runs.js", SCRIPT, include_str!("ui/runs.js")),
+const FILES: &[(&str, &str, &str)] = files![
+    "index.html" HTML,
+    "app.css" STYLE,
+    "app.js" SCRIPT,
+    "api.js" SCRIPT,
+    "audit.js" SCRIPT,
+    "batches.js" SCRIPT,
+    "dom.js" SCRIPT,
+    "facts.js" SCRIPT,
+    "live.js" SCRIPT,
+    "overview.js" SCRIPT,
+    "parked.js" SCRIPT,
+    "queues.js" SCRIPT,
+    "run.js" SCRIPT,
+    "runs.js" SCRIPT,
+    "schedules.js" SCRIPT,
+    "topics.js" SCRIPT,
+    "workers.js" SCRIPT,
 ];
 
 /// A file.
@@ -51,7 +63,11 @@ pub(crate) async fn lead(_: Mine, _: Ask) -> Result<Asset, Problem> {
 
 /// One of its files.
 pub(crate) async fn show(_: Mine, ask: Ask) -> Result<Asset, Problem> {
-    let found = FILES.iter().find(|(name, ..)| *name == ask.name());
+    let asked = match ask.name() {
+        "" => "index.html",
+        name => name,
+    };
+    let found = FILES.iter().find(|(name, ..)| *name == asked);
     let (_, kind, text) = found.ok_or_else(|| Problem::missing("there is no such file"))?;
     Ok(Asset(kind, text))
 }

@@ -9,6 +9,8 @@ use roundel_core::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::query::Alike;
+
 mod audits;
 mod facts;
 mod queues;
@@ -447,6 +449,13 @@ pub(crate) fn latch(row: &impl Cells) -> Result<(LatchId, LatchRow)> {
         closes_at: time_if_any(row, 7)?,
     };
     Ok((id, latch))
+}
+
+/// Runs that are alike: workflow, version, state, owner, count, unread messages.
+pub(crate) fn alike(row: &impl Cells) -> Result<Alike> {
+    let (name, version) = (name(row, 0)?, int(row, 1)?);
+    let (state, owner) = (state(row, 2)?, worker_id(row, 3)?);
+    Ok((name, version, state, owner, int(row, 4)?, int(row, 5)?))
 }
 
 /// A worker: id, name, started_at, seen_at, suspect, lanes.

@@ -44,9 +44,10 @@ pub use peeklock::{Folder, Objects, PeekLock, PeekLockOptions};
 pub use postgres::{Postgres, PostgresOptions};
 pub(crate) use query::topic_of;
 pub use query::{
-    Answer, AuditFilter, AuditView, DocumentFilter, DocumentView, DueFilter, Dump, FactFilter,
-    FactView, JournalPage, MailView, Page, Permits, Position, PublicationView, Query, QueueView,
-    RunFilter, RunView, SignalFilter, SignalView, StateView, Stats, SubscriptionView, TopicView,
+    Answer, AuditFilter, AuditOrder, AuditView, DocumentFilter, DocumentView, DueFilter, Dump,
+    FactFilter, FactView, JournalPage, MailView, Page, Permits, Position, PublicationView, Query,
+    QueueView, RunFilter, RunView, SignalFilter, SignalView, StateView, Stats, SubscriptionView,
+    TopicView,
 };
 pub use sqlite::{Metrics, Options, Schema, Sqlite, Synchronous};
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use roundel_core::{
     AuditId, AuditRow, DocumentId, FactId, FactRow, GateId, GateRow, JournalRow, KeyId, KeyRow,
     Lane, LatchId, LatchRow, MailId, MailRow, Name, OfferId, OfferRow, PublicationId,
     PublicationRow, QueueId, QueueRow, RunId, RunRow, RunState, StateRow, SubscriptionId,
-    SubscriptionRow, Target, Timestamp, WaitId, WaitRow, WorkerRow,
+    SubscriptionRow, Target, Timestamp, WaitId, WaitRow, WorkerId, WorkerRow,
 };
 
 use crate::cells::{self, Cells, Strange};
@@ -75,6 +75,8 @@ pub enum Query {
     Stats(Name),
     /// Workers.
     Workers,
+    /// What can be run, of all tenants: lanes, by number, from 1 on.
+    Lanes,
     /// Everything that is stored under each run's id, by id, after this one, so many at most: for
     /// verification. Also what is left of runs that are not there.
     Records(Option<RunId>, usize),
@@ -83,7 +85,7 @@ pub enum Query {
     Offers(Option<OfferId>, usize),
     /// Signals that their runs ended without and that wait for an operator, newest runs first.
     Parked(SignalFilter),
-    /// What was done in somebody's name, in order.
+    /// What was done in somebody's name.
     Audit(AuditFilter),
     /// The queues of a tenant that have limits, by name.
     Queues(Name),
@@ -121,10 +123,34 @@ pub struct AuditFilter {
     pub run: Option<RunId>,
     /// By whom.
     pub operator: Option<Name>,
-    /// Those after this one: the last of the page before.
+    /// From which end.
+    pub order: AuditOrder,
+    /// Those after this one, in that order: the last of the page before.
     pub after: Option<AuditId>,
     /// How many at most.
     pub limit: usize,
+}
+
+/// From which end the audit is read.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum AuditOrder {
+    /// As it was written.
+    #[default]
+    OldestFirst,
+    /// What was done last comes first.
+    NewestFirst,
+}
+
+impl AuditFilter {
+    /// Where the page begins: after this tenant and number, in the order that was asked for.
+    pub(crate) fn begin(&self) -> (&str, i64) {
+        match (&self.after, self.order) {
+            (Some(id), _) => (id.namespace.as_str(), cells::number(id.number)),
+            (None, AuditOrder::OldestFirst) => ("", 0),
+            // No name comes after it.
+            (None, AuditOrder::NewestFirst) => ("\u{10FFFF}", i64::MAX),
+        }
+    }
 }
 
 /// Which parked signals.
@@ -209,6 +235,8 @@ pub enum Answer {
     Stats(Stats),
     /// Workers.
     Workers(Vec<WorkerRow>),
+    /// Lanes.
+    Lanes(Vec<Lane>),
     /// Runs, whole.
     Records(Page<(RunId, RunRecord)>),
     /// Offers, whole.
@@ -301,6 +329,34 @@ pub struct Stats {
     pub offers: Vec<(Name, u64)>,
     /// Unread messages.
     pub mail: u64,
+    /// Runs that are leased, by worker.
+    pub leases: Vec<(WorkerId, u64)>,
+}
+
+/// Runs that are alike: workflow, version, state, owner; how many, and how many unread messages.
+pub(crate) type Alike = (Name, u32, RunState, Option<WorkerId>, u64, u64);
+
+impl Stats {
+    /// What these come to.
+    pub(crate) fn of(all: impl IntoIterator<Item = Alike>, offers: Vec<(Name, u64)>) -> Stats {
+        let place = |state| RunState::ALL.iter().position(|known| *known == state);
+        let (mut runs, mut leases, mut mail) = (BTreeMap::new(), BTreeMap::new(), 0);
+        for (workflow, version, state, owner, count, unread) in all {
+            let key = (workflow, version, place(state));
+            runs.entry(key).or_insert((state, 0)).1 += count;
+            if let Some(owner) = owner {
+                *leases.entry(owner).or_default() += count;
+            }
+            mail += unread;
+        }
+        let counted = |((workflow, version, _), (state, count))| (workflow, version, state, count);
+        Stats {
+            runs: runs.into_iter().map(counted).collect(),
+            offers,
+            mail,
+            leases: leases.into_iter().collect(),
+        }
+    }
 }
 
 /// Every row, in order of its key.

@@ -10,6 +10,7 @@ mod books;
 mod counts;
 mod dashboard;
 mod day;
+mod evening;
 mod file;
 mod folder;
 mod outside;
@@ -56,7 +57,7 @@ pub(crate) struct Demo {
     /// The summary alone, as one JSON object in one line.
     #[arg(long)]
     json: bool,
-    /// Watch it in a browser: a link is printed, and the dashboard stays until you stop it.
+    /// Watch it in a browser: a link is printed; then the shop stays open until you stop it.
     #[arg(long, conflicts_with = "json")]
     serve: bool,
 }
@@ -133,7 +134,7 @@ pub(crate) async fn run(
         format!("\n{}", report.text())
     };
     print(&text)?;
-    dashboard.stay().await?;
+    dashboard.stay(&services, args.orders).await?;
     if report.adds_up {
         return Ok(());
     }

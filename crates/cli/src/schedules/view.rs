@@ -1,6 +1,6 @@
 //! Schedules as they are, for people and for programs.
 
-use roundel::{Client, Overlap, ScheduleView, Timestamp, What, instant};
+use roundel::{Calendar, Client, Overlap, ScheduleView, Timestamp, What, instant};
 use roundel_server::view::time::words;
 use roundel_server::view::{Schedule as Shown, next_of as next, schedule_state as state};
 use serde_json::{Value, json};
@@ -99,6 +99,9 @@ pub(super) async fn show(args: &Named, client: &Client) -> Result<Exit> {
     say("schedule", Style::Head, &view.name);
     say("state", style, state);
     say("when", Style::Plain, &words(table));
+    if let Calendar::Cron { expression, .. } = &table.calendar {
+        say("cron", Style::Plain, expression);
+    }
     let kind = if table.command { "sends" } else { "starts" };
     say(kind, Style::Plain, table.workflow.as_str());
     say("input", Style::Plain, table.input.as_str());

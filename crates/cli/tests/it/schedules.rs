@@ -55,7 +55,7 @@ async fn fa_20_schedules_are_set_and_looked_at_from_the_shell() {
     let list = place.run(&["schedules", "list"]).ok().out;
     for part in [
         "nightly",
-        "30 3 * * mon-fri",
+        "at 03:30, Monday to Friday, in UTC",
         "report",
         "mails",
         "every 15 min",

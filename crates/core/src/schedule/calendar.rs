@@ -76,6 +76,18 @@ impl Calendar {
         };
         Ok(Times { rule, since })
     }
+
+    /// When, for people: `at 03:30, Monday to Friday, in Europe/Zurich`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Calendar::Cron { expression, zone } => match Cron::parse(expression) {
+                Ok(cron) => format!("{}, in {zone}", cron.words()),
+                Err(_) => self.to_string(),
+            },
+            other => other.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Calendar {

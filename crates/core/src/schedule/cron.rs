@@ -10,17 +10,17 @@ use jiff::civil::{Date, DateTime, Time, Weekday};
 /// A cron expression that was understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Cron {
-    seconds: u64,
-    minutes: u64,
-    hours: u64,
-    days: u64,
-    months: u64,
+    pub(super) seconds: u64,
+    pub(super) minutes: u64,
+    pub(super) hours: u64,
+    pub(super) days: u64,
+    pub(super) months: u64,
     /// Sunday is 0.
-    weekdays: u64,
+    pub(super) weekdays: u64,
     /// The last day of a month, whichever that is.
-    last_day: bool,
-    any_day: bool,
-    any_weekday: bool,
+    pub(super) last_day: bool,
+    pub(super) any_day: bool,
+    pub(super) any_weekday: bool,
 }
 
 /// No date that exists is further from the one before: 29 February, around 1900 and 2100.

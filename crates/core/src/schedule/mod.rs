@@ -11,6 +11,7 @@ mod cron;
 mod pass;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use roundel_core::{AuditId, Audited, Name, Op, Reply, RunId};
-use roundel_store::{Answer, AuditFilter, AuditView, Page, Query};
+use roundel_store::{Answer, AuditFilter, AuditOrder, AuditView, Page, Query};
 
 use super::Client;
 use crate::Error;
@@ -122,6 +122,13 @@ impl Audit {
         Ok(self)
     }
 
+    /// What was done last comes first.
+    #[must_use]
+    pub fn newest_first(mut self) -> Audit {
+        self.filter.order = AuditOrder::NewestFirst;
+        self
+    }
+
     /// So many at a time, 1 to 1,000.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Audit {
@@ -129,7 +136,7 @@ impl Audit {
         self
     }
 
-    /// Those after this number: that of the last of the page before.
+    /// Those after this number, in that order: that of the last of the page before.
     #[must_use]
     pub fn after(mut self, number: u64) -> Audit {
         let namespace = self.client.inner.namespace.clone();

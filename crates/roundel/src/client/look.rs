@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use roundel_core::check::Violation;
-use roundel_core::{Entry, JournalRow, Name, RunId, Timestamp, WorkerRow, decode_entries};
+use roundel_core::{Entry, JournalRow, Lane, Name, RunId, Timestamp, WorkerRow, decode_entries};
 use roundel_store::{Answer, Checked, Depth, MailView, Page, Query, RunView, StateView, verify};
 
 use super::{Client, Inner, To};
@@ -127,6 +127,17 @@ impl Client {
         match self.inner.read(Query::Workers).await? {
             Answer::Workers(workers) => Ok(workers),
             _ => unreachable!("workers were asked for"),
+        }
+    }
+
+    /// What workers can run, of all namespaces, by the numbers of their lanes, from 1 on.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn lanes(&self) -> Result<Vec<Lane>, Error> {
+        match self.inner.read(Query::Lanes).await? {
+            Answer::Lanes(lanes) => Ok(lanes),
+            _ => unreachable!("lanes were asked for"),
         }
     }
 

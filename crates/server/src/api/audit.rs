@@ -14,6 +14,8 @@ input! {
         run: Option<String>,
         /// By this operator.
         by: Option<String>,
+        /// What was done last comes first, if true.
+        newest_first: Option<bool>,
         /// So many at most; 50 unless said.
         limit: Option<usize>,
         /// Where the page before ended: its `next`.
@@ -36,6 +38,9 @@ pub(crate) async fn list(
     }
     if let Some(operator) = &asked.by {
         audit = audit.by(operator.clone())?;
+    }
+    if asked.newest_first == Some(true) {
+        audit = audit.newest_first();
     }
     if let Some(word) = &asked.cursor {
         audit = audit.after(cursor::read::<u64>("audit", word)?);

@@ -16,13 +16,16 @@ use crate::view::{Counts, Worker};
 
 pub(crate) async fn counts(cap: See, _: Ask) -> Result<Json<Counts>, Problem> {
     let counts = cap.server.lately.counts(cap.client()).await?;
-    Ok(Json((*counts).clone()))
+    Ok(Json(counts))
 }
 
 pub(crate) async fn workers(cap: See, _: Ask) -> Result<Json<Listing<Worker>>, Problem> {
-    let workers = cap.client().workers().await?;
+    let client = cap.client();
+    let (workers, lanes) = (client.workers().await?, client.lanes().await?);
+    let stats = cap.server.lately.stats(client).await?;
+    let view = |row| Worker::of(row, client.namespace(), (&lanes, &stats));
     Ok(Json(Listing {
-        items: workers.iter().map(Worker::from).collect(),
+        items: workers.iter().map(view).collect(),
         next: None,
     }))
 }

@@ -29,6 +29,8 @@ async function ask(method, path, body) {
 
 export const get = (path) => ask("GET", path);
 export const post = (path, body) => ask("POST", path, body);
+export const put = (path, body) => ask("PUT", path, body);
+export const del = (path) => ask("DELETE", path);
 export const part = encodeURIComponent;
 
 export function query(fields) {

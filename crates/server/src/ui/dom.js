@@ -23,6 +23,27 @@ export function fill(element, ...children) {
   add(element, children);
 }
 
+// The same, where something stood before: what did not change is not drawn again, and whoever was
+// on a link or a button by the keyboard stays there.
+export function refill(element, ...children) {
+  const fresh = element.cloneNode(false);
+  add(fresh, children);
+  if (fresh.isEqualNode(element)) return;
+  const all = () => [...element.querySelectorAll("a, button, summary")];
+  const name = (one) => `${one.getAttribute("href")} ${one.textContent}`;
+  const before = all();
+  const was = before.indexOf(document.activeElement);
+  const same = (one) => was >= 0 && name(one) === name(before[was]);
+  const nth = before.slice(0, Math.max(0, was)).filter(same).length;
+  element.replaceChildren(...fresh.childNodes);
+  all().filter(same)[nth]?.focus({ preventScroll: true });
+}
+
+export const link = (to, ...text) => h("a", { href: to }, ...text);
+
+export const input = (name, hint, value) =>
+  h("input", { name, placeholder: hint, "aria-label": hint, value: value ?? "" });
+
 // Long values are cut: a page is no place for megabytes.
 export function cut(text, most = 2000) {
   const shown = String(text);
@@ -52,7 +73,35 @@ export function span(micros) {
 }
 
 export function age(at) {
-  return h("span", { title: new Date(at / 1000).toISOString() }, span(Date.now() * 1000 - at));
+  const seconds = Math.max(0, Math.floor(Date.now() / 1000 - at / 1e6));
+  const text = seconds < 60 ? `${seconds} s` : span(seconds * 1e6);
+  return h("span", { title: new Date(at / 1000).toISOString() }, text);
+}
+
+// A time to come, as text; how long until then.
+export function until(text) {
+  const date = new Date(text);
+  const left = date.getTime() - Date.now();
+  return h("time", { datetime: text, title: text }, date.toLocaleString(),
+    h("span", { class: "dim" }, left > 0 ? ` in ${span(left * 1000)}` : " now"));
+}
+
+// A line through numbers, the newest at its right end.
+export function spark(numbers) {
+  const [width, height] = [96, 20];
+  const most = Math.max(1, ...numbers);
+  const place = (number, at) =>
+    `${((at * width) / Math.max(1, numbers.length - 1)).toFixed(1)},` +
+    `${(height - 1 - (number * (height - 2)) / most).toFixed(1)}`;
+  const make = (tag, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    return made;
+  };
+  const drawn = make("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`,
+    "aria-hidden": "true" });
+  drawn.append(make("polyline", { points: numbers.map(place).join(" ") }));
+  return drawn;
 }
 
 const STYLES = {

@@ -1,7 +1,8 @@
 // What waits for an operator: by what went wrong, one by one, and what can be done about it.
 
-import { age, confirm, cut, fill, h, numbers, table } from "./dom.js";
+import { age, confirm, cut, fill, h, link, numbers, refill, table } from "./dom.js";
 import { get, part, post, query } from "./api.js";
+import { live, pages } from "./live.js";
 
 const OF_RUNS = [["retry", "Retry"], ["cancel", "Cancel"], ["undo", "Undo"],
   ["complete", "Complete"]];
@@ -12,16 +13,20 @@ export async function parked(page, here) {
   const { namespace, asked, me, current, go } = here;
   const base = `${part(namespace)}/parked`;
   const may = me.may.includes("operate");
+  const list = h("div", {});
   const problem = h("p", { class: "note wrong", role: "alert", hidden: true });
-  const redraw = () => parked(page, here);
+  const tell = (text) => {
+    problem.hidden = !text;
+    fill(problem, text ?? "");
+  };
   const act = async (path, body) => {
     try {
+      tell(null);
       await post(path, body);
       if (asked.id) go(namespace, "parked");
-      else await redraw();
+      else await refresh();
     } catch (error) {
-      problem.hidden = false;
-      fill(problem, error.message);
+      tell(error.message);
     }
   };
   const about = async (item, word, name) => {
@@ -33,8 +38,19 @@ export async function parked(page, here) {
     const said = await confirm(`${name}: ${item.workflow}?`, fields, name);
     if (!said) return;
     const body = { reason: said.reason };
-    if (said.value !== undefined) body.value = JSON.parse(said.value);
+    const value = said.value === undefined ? undefined : read(said.value);
+    if (value?.wrong) return;
+    if (value) body.value = value.of;
     await act(`${base}/${part(item.id)}/${word}`, body);
+  };
+  // What was typed, as JSON.
+  const read = (text) => {
+    try {
+      return { of: JSON.parse(text) };
+    } catch (error) {
+      tell(`This is not JSON: ${error.message}`);
+      return { wrong: true };
+    }
   };
   const edit = async (item) => {
     const { input } = await get(`${base}/${part(item.id)}`);
@@ -43,12 +59,9 @@ export async function parked(page, here) {
         value: JSON.stringify(input, null, 2) },
       { name: "reason", label: "Why, for the audit" }], "Retry with this");
     if (!said) return;
-    try {
-      await act(`${base}/${part(item.id)}/retry`,
-        { input: JSON.parse(said.input), reason: said.reason });
-    } catch (error) {
-      problem.hidden = false;
-      fill(problem, `The input is not JSON: ${error.message}`);
+    const fresh = read(said.input);
+    if (!fresh.wrong) {
+      await act(`${base}/${part(item.id)}/retry`, { input: fresh.of, reason: said.reason });
     }
   };
   const many = async (group, word, name) => {
@@ -57,9 +70,10 @@ export async function parked(page, here) {
     const said = await confirm(`${name} ${found} that are alike?`, [
       { name: "count", label: `Type ${found} to go on` },
       { name: "reason", label: "Why, for the audit" }], name);
-    if (said && said.count.trim() === String(found)) {
+    if (!said) return;
+    if (said.count.trim() === String(found)) {
       await act(base, { ...body, expect: found, reason: said.reason });
-    }
+    } else tell(`Nothing was done: ${found} was to be typed.`);
   };
   const remedies = (item) => {
     const known = item.signal ? OF_SIGNALS
@@ -68,30 +82,31 @@ export async function parked(page, here) {
       known.map(([word, name]) => h("button", { onclick: () => about(item, word, name) }, name)),
       known === OF_RUNS && h("button", { onclick: () => edit(item) }, "Edit and retry …"));
   };
-  const [groups, list] = await Promise.all([get(`${base}/groups`), asked.id
-    ? get(`${base}/${part(asked.id)}`).then((item) => ({ items: [item], next: null }))
-    : get(`${base}${query({ group: asked.group, cursor: asked.cursor })}`)]);
-  if (!current()) return undefined;
-  fill(page, h("h1", {}, "Parked"), problem,
-    !asked.id && groups.items.length > 0 && [h("h2", {}, "Alike"),
-      table([numbers("count"), "workflows", "code", "such as", ""], groups.items.map((group) => h("tr", {},
-        h("td", { class: "number" }, group.count), h("td", {}, group.workflows.join(" ")),
-        h("td", { class: "look" }, group.code), h("td", {}, cut(group.message, 300)),
-        h("td", {}, h("div", { class: "actions" },
-          h("a", { href: `#/${part(namespace)}/parked?group=${part(group.fingerprint)}` }, "Show"),
-          may && h("button", { onclick: () => many(group, "retry", "Retry") }, "Retry all …"),
-          may && h("button", { onclick: () => many(group, "cancel", "Cancel") },
-            "Cancel all …"))))))],
+  const alike = (group) => h("tr", {},
+    h("td", { class: "number" }, group.count), h("td", {}, group.workflows.join(" ")),
+    h("td", { class: "look tight" }, cut(group.code, 60)), h("td", {}, cut(group.message, 300)),
+    h("td", {}, h("div", { class: "actions" },
+      link(`#/${part(namespace)}/parked?group=${part(group.fingerprint)}`, "Show"),
+      may && h("button", { onclick: () => many(group, "retry", "Retry") }, "Retry all …"),
+      may && h("button", { onclick: () => many(group, "cancel", "Cancel") }, "Cancel all …"))));
+  const one = (item) => h("tr", {},
+    h("td", {}, link(`#/${part(namespace)}/run/${part(item.run)}`, item.workflow),
+      item.signal && ` signal ${item.signal}`, item.key && h("div", { class: "dim" }, item.key)),
+    h("td", { class: "tight" }, age(item.since)),
+    h("td", { class: "look tight" }, cut(item.failure?.code ?? "", 60)), h("td", {}, cut(item.failure?.message ?? "")),
+    h("td", {}, may && remedies(item)));
+  const refresh = async () => {
+    const [groups, found] = await Promise.all([get(`${base}/groups`), asked.id
+      ? get(`${base}/${part(asked.id)}`).then((item) => ({ items: [item], next: null }))
+      : get(`${base}${query({ group: asked.group, cursor: asked.cursor })}`)]);
+    if (!current()) return;
+    refill(list, !asked.id && groups.items.length > 0 && [h("h2", {}, "Alike"),
+      table([numbers("count"), "workflows", "code", "such as", ""], groups.items.map(alike))],
     h("h2", {}, asked.group ? "Those of the group" : asked.id ? "This one" : "One by one"),
-    list.items.length === 0 ? h("p", { class: "dim" }, "Nothing is parked.")
-      : table(["what", "since", "code", "reason", ""], list.items.map((item) => h("tr", {},
-        h("td", {}, h("a", { href: `#/${part(namespace)}/run/${part(item.run)}` }, item.workflow),
-          item.signal && ` signal ${item.signal}`, item.key && h("div", { class: "dim" }, item.key)),
-        h("td", { class: "tight" }, age(item.since)),
-        h("td", { class: "look" }, item.failure?.code), h("td", {}, cut(item.failure?.message ?? "")),
-        h("td", {}, may && remedies(item))))),
-    list.next && h("p", {}, h("button", {
-      onclick: () => go(namespace, "parked", { ...asked, cursor: list.next }),
-    }, "Older")));
-  return undefined;
+    found.items.length === 0 ? h("p", { class: "dim" }, "Nothing is parked.")
+      : table(["what", "since", "code", "reason", ""], found.items.map(one)),
+    pages(here, found.next));
+  };
+  fill(page, h("h1", {}, "Parked"), problem, list);
+  return live(here, refresh);
 }

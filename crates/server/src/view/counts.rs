@@ -1,7 +1,7 @@
 //! How many runs there are, and who works on them.
 
 use roundel::{Name, RunId, RunState, Stats, Timestamp};
-use roundel_core::WorkerRow;
+use roundel_core::{Lane, LaneId, WorkerRow};
 
 use crate::shape::output;
 
@@ -36,6 +36,8 @@ output! {
 output! {
     /// A worker.
     pub struct Worker {
+        /// Its id.
+        id: String,
         /// What it is called.
         name: String,
         /// When it began.
@@ -44,8 +46,20 @@ output! {
         seen_at: Timestamp,
         /// The run that it tries alone, because others stopped with it.
         suspect: Option<RunId>,
-        /// How many versions of workflows it can run, in all namespaces.
-        lanes: usize,
+        /// How many runs of this namespace it has leased.
+        leases: u64,
+        /// What it can run in this namespace.
+        can_run: Vec<CanRun>,
+    }
+}
+
+output! {
+    /// A version of a workflow, or of what a queue's commands are handled by.
+    pub struct CanRun {
+        /// Which.
+        workflow: Name,
+        /// In which version.
+        version: u32,
     }
 }
 
@@ -68,14 +82,27 @@ impl Counts {
     }
 }
 
-impl From<&WorkerRow> for Worker {
-    fn from(worker: &WorkerRow) -> Worker {
+impl Worker {
+    /// This one, as it is seen from a namespace: what it can run, of all that can be run, and what
+    /// it has in hand.
+    #[must_use]
+    pub fn of(worker: &WorkerRow, namespace: &Name, (lanes, stats): (&[Lane], &Stats)) -> Worker {
+        let lane = |id: &LaneId| lanes.get((id.0 as usize).checked_sub(1)?);
+        let here = worker.lanes.iter().filter_map(lane);
+        let here = here.filter(|lane| lane.namespace == *namespace);
+        let can_run = here.map(|lane| CanRun {
+            workflow: lane.workflow.clone(),
+            version: lane.version,
+        });
+        let held = stats.leases.iter().find(|(owner, _)| *owner == worker.id);
         Worker {
+            id: worker.id.to_string(),
             name: worker.name.clone(),
             started_at: worker.started_at,
             seen_at: worker.seen_at,
             suspect: worker.suspect,
-            lanes: worker.lanes.len(),
+            leases: held.map_or(0, |(_, count)| *count),
+            can_run: can_run.collect(),
         }
     }
 }

@@ -20,7 +20,7 @@ pub mod why;
 pub use batch::{Batch, Member};
 pub use causes::{Cause, Stuck, Waiting, follow, reasons};
 pub use command::{Attempt, Command, Sent, attempts};
-pub use counts::{Count, Counts, Worker};
+pub use counts::{CanRun, Count, Counts, Worker};
 pub use fact::{Audited, Document, Fact};
 pub use parked::{Group, Parked};
 pub use queue::{Queue, Rate};

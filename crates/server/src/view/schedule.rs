@@ -45,6 +45,8 @@ output! {
         grace_ms: u64,
         /// The next time.
         next: Option<String>,
+        /// The next few times.
+        times: Vec<String>,
         /// What it started last, if that goes on.
         running: Option<RunId>,
         /// Times that wait for that.
@@ -79,6 +81,14 @@ pub fn next_of(view: &ScheduleView, now: Timestamp) -> Option<Timestamp> {
     next.first().copied()
 }
 
+/// How many of the next times are told.
+const TIMES: usize = 3;
+
+fn times(view: &ScheduleView, now: Timestamp) -> Vec<String> {
+    let next = view.next(now, TIMES).unwrap_or_default();
+    next.into_iter().map(instant).collect()
+}
+
 impl Schedule {
     /// As it is at this time.
     #[must_use]
@@ -103,6 +113,7 @@ impl Schedule {
             catch_up: plain(&table.catch_up),
             grace_ms: u64::try_from(table.grace.as_millis()).unwrap_or(u64::MAX),
             next: next_of(view, now).map(instant),
+            times: times(view, now),
             running: done.running,
             waiting: done.waiting.len(),
             started: done.started,

@@ -66,7 +66,7 @@ pub fn utc(at: Timestamp) -> String {
 pub fn words(timetable: &Timetable) -> String {
     match &timetable.calendar {
         Calendar::Every(every) => format!("every {}", span(*every)),
-        calendar => calendar.to_string(),
+        calendar => calendar.words(),
     }
 }
 

@@ -3,6 +3,7 @@
 mod api;
 mod guards;
 mod limits;
+mod lists;
 mod matrix;
 mod streams;
 mod support;

@@ -9,7 +9,7 @@ use roundel_core::{
 use super::Make;
 use super::desk::{Desk, deleting, dump, sound};
 use super::words::{A, NS, value};
-use crate::{Answer, AuditFilter, Query};
+use crate::{Answer, AuditFilter, AuditOrder, Query};
 
 fn by(who: &'static str, reason: &str, op: Op) -> Op {
     Op::Audited(Box::new(Audited {
@@ -142,24 +142,35 @@ pub fn co_12_the_audit_is_filtered_and_paged(make: &Make) {
         ..all()
     };
     assert_eq!(audit(&desk, elsewhere), []);
-    let (mut seen, mut after) = (Vec::new(), None);
-    loop {
-        let filter = AuditFilter {
-            after: after.take(),
-            limit: 2,
-            ..all()
-        };
-        let Ok(Answer::Audit(page)) = desk.read(Query::Audit(filter)) else {
-            panic!("no audit")
-        };
-        after = page.items.last().map(|(id, _)| id.clone());
-        seen.extend(page.items.into_iter().filter_map(|(_, row)| row.run));
-        assert_eq!(page.more, seen.len() < runs.len());
-        if !page.more {
-            break;
+    let listed = |order, of: Option<RunId>| {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let filter = AuditFilter {
+                after: after.take(),
+                limit: 2,
+                run: of,
+                order,
+                ..all()
+            };
+            let Ok(Answer::Audit(page)) = desk.read(Query::Audit(filter)) else {
+                panic!("no audit")
+            };
+            after = page.items.last().map(|(id, _)| id.clone());
+            seen.extend(page.items.into_iter().filter_map(|(_, row)| row.run));
+            assert_eq!(page.more, of.is_none() && seen.len() < runs.len());
+            if !page.more {
+                return seen;
+            }
         }
-    }
-    assert_eq!(seen, runs);
+    };
+    assert_eq!(listed(AuditOrder::OldestFirst, None), runs);
+    let back: Vec<RunId> = runs.iter().rev().copied().collect();
+    assert_eq!(listed(AuditOrder::NewestFirst, None), back);
+    assert_eq!(
+        listed(AuditOrder::NewestFirst, Some(runs[2])),
+        [runs[2]],
+        "of one run"
+    );
 }
 
 pub fn co_12_what_is_refused_is_not_written_down(make: &Make) {

@@ -312,6 +312,7 @@ pub fn ro_50_counts_are_right(make: &Make) {
     assert_eq!(count(RunState::Waiting), 0);
     assert_eq!(stats.offers, [(Name::constant("@job"), 1)], "one is taken");
     assert_eq!(stats.mail, 2);
+    assert_eq!(stats.leases, [(A, 2)]);
 }
 
 pub fn ro_50_topics_are_listed_with_who_subscribes_and_what_was_unheard(make: &Make) {
@@ -399,6 +400,11 @@ pub fn ro_50_workers_are_listed(make: &Make) {
     desk.renew(B, run);
     let lanes: Vec<_> = workers(&desk).into_iter().map(|row| row.lanes).collect();
     assert_eq!(lanes, [vec![desk.lane], vec![desk.lane, second]]);
+    let Ok(Answer::Lanes(known)) = desk.read(Query::Lanes) else {
+        panic!("lanes")
+    };
+    assert_eq!(known, desk.dump().lanes, "by number");
+    assert_eq!(known[second.0 as usize - 1].version, 2);
 }
 
 pub fn e12_a_text_that_one_store_cannot_keep_none_takes(make: &Make) {

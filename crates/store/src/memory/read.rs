@@ -7,8 +7,9 @@ use roundel_core::{
 };
 
 use super::state::{State, Tables};
+use crate::cells::number;
 use crate::{
-    Answer, AuditFilter, AuditView, DueFilter, Dump, Error, MailView, Page, Permits,
+    Answer, AuditFilter, AuditOrder, AuditView, DueFilter, Dump, Error, MailView, Page, Permits,
     PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter, SignalView, Stats,
     TopicView, topic_of,
 };
@@ -71,6 +72,7 @@ impl State {
             } => Answer::Publications(tables.publications(&namespace, &topic, before, limit)),
             Query::Stats(namespace) => Answer::Stats(tables.stats(&namespace)),
             Query::Workers => Answer::Workers(tables.workers()),
+            Query::Lanes => Answer::Lanes(tables.rows.lanes().to_vec()),
             Query::Records(after, limit) => Answer::Records(tables.records(after, limit)),
             Query::Offers(after, limit) => Answer::Offers(tables.offers(after.as_ref(), limit)),
             Query::Parked(filter) => Answer::Parked(tables.parked(&filter)),
@@ -252,19 +254,13 @@ impl Tables {
     }
 
     fn stats(&self, namespace: &Name) -> Stats {
-        let mut runs: BTreeMap<(Name, u32, usize), u64> = BTreeMap::new();
-        let mut mail = 0;
-        for row in self.rows.runs().filter(|row| self.is_in(row, namespace)) {
+        let runs = self.rows.runs().filter(|row| self.is_in(row, namespace));
+        let alike = runs.map(|row| {
             let lane = self.rows.lane(row.lane);
-            let state = RunState::ALL.iter().position(|state| *state == row.state);
-            let key = (
-                lane.workflow.clone(),
-                lane.version,
-                state.expect("a known state"),
-            );
-            *runs.entry(key).or_default() += 1;
-            mail += u64::from(row.mail);
-        }
+            let (name, version) = (lane.workflow.clone(), lane.version);
+            let owner = row.owner;
+            (name, version, row.state, owner, 1, u64::from(row.mail))
+        });
         let mut offers: BTreeMap<Name, u64> = BTreeMap::new();
         let free = self
             .rows
@@ -274,14 +270,7 @@ impl Tables {
         for (id, _) in free.filter(|(id, _)| id.gate.namespace == *namespace) {
             *offers.entry(id.gate.name.clone()).or_default() += 1;
         }
-        let counted = |((workflow, version, state), count): ((Name, u32, usize), u64)| {
-            (workflow, version, RunState::ALL[state], count)
-        };
-        Stats {
-            runs: runs.into_iter().map(counted).collect(),
-            offers: offers.into_iter().collect(),
-            mail,
-        }
+        Stats::of(alike, offers.into_iter().collect())
     }
 
     fn queues(&self, namespace: &Name) -> Vec<(QueueView, Permits)> {
@@ -294,6 +283,14 @@ impl Tables {
     }
 
     fn audit(&self, filter: &AuditFilter) -> Page<AuditView> {
+        let begin = filter.begin();
+        let beyond = |id: &roundel_core::AuditId| {
+            let place = (id.namespace.as_str(), number(id.number));
+            match filter.order {
+                AuditOrder::OldestFirst => place > begin,
+                AuditOrder::NewestFirst => place < begin,
+            }
+        };
         let asked = |(id, row): &(&roundel_core::AuditId, &roundel_core::AuditRow)| {
             let its = |name: &Name| *name == id.namespace;
             filter.namespace.as_ref().is_none_or(its)
@@ -302,11 +299,14 @@ impl Tables {
                     .operator
                     .as_ref()
                     .is_none_or(|by| *by == row.operator)
-                && filter.after.as_ref().is_none_or(|after| *id > after)
+                && beyond(id)
         };
         let found = self.rows.audit.iter().filter(asked);
-        let found = found.map(|(id, row)| (id.clone(), row.clone()));
-        page(found, filter.limit)
+        let mut found: Vec<AuditView> = found.map(|(id, row)| (id.clone(), row.clone())).collect();
+        if filter.order == AuditOrder::NewestFirst {
+            found.reverse();
+        }
+        page(found.into_iter(), filter.limit)
     }
 
     fn dump(&self) -> Dump {

@@ -1,21 +1,43 @@
-//! Counts that are shown.
+//! Counts, who works on what, and what was done in somebody's name.
 
-use roundel_core::{Name, RunId, RunState};
+use roundel_core::{Lane, Name, RunId, RunState, WorkerRow};
 use sqlx::postgres::PgRow;
 
 use super::link::values;
-use super::read::{Read, Reader};
+use super::read::{Read, Reader, cut, page};
 use super::values::Id;
-use crate::Stats;
 use crate::cells::{self, Cells};
+use crate::{AuditFilter, AuditOrder, AuditView, Page, Stats};
 
-const RUN_COUNTS: &str = "SELECT workflow, version, state, count(*) \
-     FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = $1 \
-     GROUP BY workflow, version, state";
+/// By number first: names would be compared for every single run.
+const RUN_COUNTS: &str = "SELECT workflow, version, state, owner, runs, unread FROM \
+     (SELECT lane, state, owner, count(*) AS runs, sum(mail)::bigint AS unread FROM roundel_run \
+     WHERE lane IN (SELECT id FROM roundel_lane WHERE namespace = $1) \
+     GROUP BY lane, state, owner) AS alike JOIN roundel_lane ON roundel_lane.id = lane";
 const OFFER_COUNTS: &str = "SELECT name, count(*) FROM roundel_offer \
      WHERE namespace = $1 AND taken_by IS NULL GROUP BY name ORDER BY name";
-const MAIL_COUNT: &str = "SELECT coalesce(sum(mail), 0)::bigint \
-     FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = $1";
+const WORKERS: &str =
+    "SELECT id, name, started_at, seen_at, suspect, lanes FROM roundel_worker ORDER BY id";
+const LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";
+
+/// A part of the audit: how it is compared with the place before, and in which order.
+macro_rules! audit {
+    ($compare:literal, $order:literal) => {
+        concat!(
+            "SELECT namespace, number, at, operator, reason, action, target, run, \
+             detail, answer, seal FROM roundel_audit WHERE (namespace, number) ",
+            $compare,
+            " ($4::text COLLATE \"C\", $5) \
+             AND ($1::text IS NULL OR namespace = $1) AND ($2::uuid IS NULL OR run = $2) \
+             AND ($3::text IS NULL OR operator = $3) ORDER BY ",
+            $order,
+            " LIMIT $6"
+        )
+    };
+}
+
+const AUDIT: &str = audit!(">", "namespace, number");
+const AUDIT_BACK: &str = audit!("<", "namespace DESC, number DESC");
 const BELOW: &str = "SELECT state, count(*) FROM roundel_run WHERE parent_run = $1 GROUP BY state";
 
 /// The place of a state among all.
@@ -35,29 +57,39 @@ impl Reader<'_> {
     }
 
     pub(super) async fn stats(&mut self, namespace: &Name) -> Read<Stats> {
-        let count = |row: &PgRow, column| Ok(row.int(column)?.unwrap_or_default().unsigned_abs());
-        let mut runs = self
-            .all(RUN_COUNTS, values![namespace.as_str()], |row| {
-                let version = u32::try_from(row.int(1)?.unwrap_or_default());
-                let version = version.map_err(|error| cells::strange(1, error))?;
-                Ok((
-                    cells::name(row, 0)?,
-                    version,
-                    cells::state(row, 2)?,
-                    count(row, 3)?,
-                ))
-            })
-            .await?;
-        runs.sort_by_key(|(name, version, state, _)| (name.clone(), *version, place(*state)));
-        let offers = self
-            .all(OFFER_COUNTS, values![namespace.as_str()], |row| {
-                Ok((cells::name(row, 0)?, count(row, 1)?))
-            })
-            .await?;
-        let mail = self
-            .all(MAIL_COUNT, values![namespace.as_str()], |row| count(row, 0))
-            .await?;
-        let mail = mail.first().copied().unwrap_or_default();
-        Ok(Stats { runs, offers, mail })
+        let values = values![namespace.as_str()];
+        let alike = self.all(RUN_COUNTS, values, cells::alike).await?;
+        let offers = self.all(OFFER_COUNTS, values![namespace.as_str()], |row| {
+            let count = row.int(1)?.unwrap_or_default().unsigned_abs();
+            Ok((cells::name(row, 0)?, count))
+        });
+        Ok(Stats::of(alike, offers.await?))
+    }
+
+    pub(super) async fn workers(&mut self) -> Read<Vec<WorkerRow>> {
+        self.all(WORKERS, values![], cells::worker).await
+    }
+
+    pub(super) async fn lanes(&mut self) -> Read<Vec<Lane>> {
+        let read = |row: &PgRow| cells::lane(row, 0);
+        self.all(LANES, values![], read).await
+    }
+
+    pub(super) async fn audit(&mut self, filter: &AuditFilter) -> Read<Page<AuditView>> {
+        let limit = page(filter.limit);
+        let (namespace, number) = filter.begin();
+        let values = values![
+            filter.namespace.as_ref().map(Name::as_str),
+            filter.run.map(Id::from),
+            filter.operator.as_ref().map(Name::as_str),
+            namespace,
+            number,
+            limit + 1,
+        ];
+        let sql = match filter.order {
+            AuditOrder::OldestFirst => AUDIT,
+            AuditOrder::NewestFirst => AUDIT_BACK,
+        };
+        Ok(cut(self.all(sql, values, cells::audit).await?, limit))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use roundel_core::{KeyKind, Name, Refusal, RunId, RunState, Target, Timestamp, WorkerRow};
+use roundel_core::{KeyKind, Name, Refusal, RunId, RunState, Target, Timestamp};
 use sqlx::postgres::{PgArguments, PgRow};
 use tokio::time::timeout;
 
@@ -13,8 +13,8 @@ use super::trouble::Trouble;
 use super::values::Id;
 use crate::cells::{self, Cells, Strange, number, queue_columns, run_columns};
 use crate::{
-    Answer, AuditFilter, AuditView, DueFilter, Dump, Error, JournalPage, Page, Permits, Query,
-    QueueView, RunFilter, RunView, TopicView, topic_of,
+    Answer, DueFilter, Dump, Error, JournalPage, Page, Permits, Query, QueueView, RunFilter,
+    RunView, TopicView, topic_of,
 };
 
 /// Rows in one page.
@@ -86,13 +86,6 @@ const MAIL: &str = "SELECT run, name, number, execution, call, body, at, \
      policy, expires_at, parked_at FROM roundel_mail \
      WHERE run = $1 AND number > $2 ORDER BY number LIMIT $3";
 const STATE: &str = "SELECT version, value FROM roundel_state WHERE run = $1";
-const WORKERS: &str =
-    "SELECT id, name, started_at, seen_at, suspect, lanes FROM roundel_worker ORDER BY id";
-const AUDIT: &str = "SELECT namespace, number, at, operator, reason, action, target, run, \
-     detail, answer, seal FROM roundel_audit \
-     WHERE (namespace, number) > ($4::text COLLATE \"C\", $5) \
-     AND ($1::text IS NULL OR namespace = $1) AND ($2::uuid IS NULL OR run = $2) \
-     AND ($3::text IS NULL OR operator = $3) ORDER BY namespace, number LIMIT $6";
 
 /// No number is higher; one less than the highest, so that it can be counted up.
 const LAST: u64 = i64::MAX as u64 - 1;
@@ -229,6 +222,7 @@ impl<'a> Reader<'a> {
             }
             Query::Stats(namespace) => Answer::Stats(self.stats(namespace).await?),
             Query::Workers => Answer::Workers(self.workers().await?),
+            Query::Lanes => Answer::Lanes(self.lanes().await?),
             Query::Records(after, limit) => Answer::Records(self.records(*after, *limit).await?),
             Query::Offers(after, limit) => {
                 Answer::Offers(self.offers(after.as_ref(), *limit).await?)
@@ -252,10 +246,6 @@ impl<'a> Reader<'a> {
     ) -> Read<Vec<T>> {
         let rows = self.link.all(sql, values).await?;
         Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
-    }
-
-    pub(super) async fn workers(&mut self) -> Read<Vec<WorkerRow>> {
-        self.all(WORKERS, values![], cells::worker).await
     }
 
     async fn run(&mut self, namespace: &Name, target: &Target) -> Read<Option<RunView>> {
@@ -376,25 +366,9 @@ impl<'a> Reader<'a> {
         self.views(SCOPE, values, limit).await
     }
 
-    async fn audit(&mut self, filter: &AuditFilter) -> Read<Page<AuditView>> {
-        let limit = page(filter.limit);
-        let after = filter.after.as_ref();
-        let values = values![
-            filter.namespace.as_ref().map(Name::as_str),
-            filter.run.map(Id::from),
-            filter.operator.as_ref().map(Name::as_str),
-            after.map_or("", |id| id.namespace.as_str()),
-            after.map_or(0, |id| number(id.number)),
-            limit + 1,
-        ];
-        Ok(cut(self.all(AUDIT, values, cells::audit).await?, limit))
-    }
-
     async fn dump(&mut self) -> Read<Dump> {
         Ok(Dump {
-            lanes: self
-                .all(DUMP_LANES, values![], |row| cells::lane(row, 0))
-                .await?,
+            lanes: self.lanes().await?,
             runs: self.all(DUMP_RUNS, values![], cells::run).await?,
             journal: self.all(DUMP_JOURNAL, values![], cells::journal).await?,
             labels: self.all(DUMP_LABELS, values![], cells::label).await?,
@@ -461,7 +435,6 @@ const PERMITS: &str = "SELECT flow_key, count(*) FROM roundel_run WHERE flow = 1
      SELECT id FROM roundel_lane WHERE namespace = $1 AND workflow = $2) GROUP BY flow_key";
 const DUMP_AUDIT: &str = "SELECT namespace, number, at, operator, reason, action, target, run, \
      detail, answer, seal FROM roundel_audit ORDER BY namespace, number";
-const DUMP_LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";
 const DUMP_RUNS: &str = concat!("SELECT ", run_columns!(), " FROM roundel_run ORDER BY id");
 const DUMP_JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
      FROM roundel_journal ORDER BY run, execution, first";

@@ -13,6 +13,7 @@ use crate::cells::{self, Cells, Strange, strange};
 pub(super) use crate::cells::{
     RUN_COLUMNS, cancel_number, number, plain_run_columns, run_columns, told_numbers,
 };
+use crate::query::Alike;
 
 impl Cells for Row<'_> {
     fn int(&self, column: usize) -> std::result::Result<Option<i64>, Strange> {
@@ -122,6 +123,10 @@ pub(super) fn permits(row: &Row<'_>) -> Result<(Option<Name>, u32)> {
 
 pub(super) fn queue(row: &Row<'_>) -> Result<(QueueId, QueueRow)> {
     cells::queue(row).map_err(wrapped)
+}
+
+pub(super) fn alike(row: &Row<'_>) -> Result<Alike> {
+    cells::alike(row).map_err(wrapped)
 }
 
 pub(super) fn worker(row: &Row<'_>) -> Result<WorkerRow> {

@@ -6,6 +6,7 @@
 
 mod batch;
 mod columns;
+mod counts;
 mod doubt;
 mod due;
 mod facts;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use roundel_core::{
     GateId, JournalRow, KeyKind, Name, OfferId, OfferRow, Refusal, RunId, RunState, Target,
-    Timestamp, WorkerRow,
+    Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql};
 
 use super::columns::{self, number, run_columns};
 use crate::cells::queue_columns;
 use crate::{
-    Answer, AuditFilter, AuditView, DueFilter, Dump, JournalPage, Page, Permits, Query, QueueView,
-    RunFilter, RunView, Stats, TopicView, topic_of,
+    Answer, DueFilter, Dump, JournalPage, Page, Permits, Query, QueueView, RunFilter, RunView,
+    TopicView, topic_of,
 };
 
 /// Rows in one page.
@@ -69,8 +69,6 @@ const DUE: &str = concat!(
      AND version = 1) AND suspect = 0 AND priority = 0 AND ready_at IS NOT NULL \
      AND (state = 'ready' OR ready_at <= ?3) ORDER BY ready_at, id LIMIT ?4"
 );
-const BELOW: &str = "SELECT state, count(*) FROM roundel_run INDEXED BY roundel_run_parent \
-     WHERE parent_run = ?1 GROUP BY state";
 const SCOPE: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_scope"),
     "WHERE parent_run = ?1 AND parent_execution = ?2 AND parent_call = ?3 AND number >= ?4 \
@@ -97,23 +95,6 @@ const MAIL: &str = "SELECT run, name, number, execution, call, body, at, \
      policy, expires_at, parked_at FROM roundel_mail \
      WHERE run = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
 const STATE: &str = "SELECT version, value FROM roundel_state WHERE run = ?1";
-const WORKERS: &str =
-    "SELECT id, name, started_at, seen_at, suspect, lanes FROM roundel_worker ORDER BY id";
-const RUN_COUNTS: &str = "SELECT workflow, version, state, count(*) \
-     FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = ?1 \
-     GROUP BY workflow, version, state";
-const AUDIT: &str = "SELECT namespace, number, at, operator, reason, action, target, run, \
-     detail, answer, seal FROM roundel_audit \
-     WHERE (namespace, number) > (?4, ?5) AND (?1 IS NULL OR namespace = ?1) AND ?2 IS NULL \
-     AND (?3 IS NULL OR operator = ?3) ORDER BY namespace, number LIMIT ?6";
-const AUDIT_OF_RUN: &str = "SELECT namespace, number, at, operator, reason, action, target, run, \
-     detail, answer, seal FROM roundel_audit INDEXED BY roundel_audit_run \
-     WHERE run = ?2 AND (namespace, number) > (?4, ?5) AND (?1 IS NULL OR namespace = ?1) \
-     AND (?3 IS NULL OR operator = ?3) ORDER BY namespace, number LIMIT ?6";
-const OFFER_COUNTS: &str = "SELECT name, count(*) FROM roundel_offer \
-     WHERE namespace = ?1 AND taken_by IS NULL GROUP BY name ORDER BY name";
-const MAIL_COUNT: &str = "SELECT coalesce(sum(mail), 0) \
-     FROM roundel_run JOIN roundel_lane ON roundel_lane.id = lane WHERE namespace = ?1";
 
 /// No number is higher; one less than the highest, so that it can be counted up.
 const LAST: u64 = i64::MAX as u64 - 1;
@@ -142,11 +123,6 @@ pub(super) fn answer(
         return Ok(Err(Refusal::UnknownRun { run }));
     }
     reader.answer(query).map(Ok)
-}
-
-/// The place of a state among all.
-fn place(state: RunState) -> Option<usize> {
-    RunState::ALL.iter().position(|known| *known == state)
 }
 
 /// How many rows a page has.
@@ -235,6 +211,7 @@ impl Reader<'_> {
             }
             Query::Stats(namespace) => Answer::Stats(self.stats(namespace)?),
             Query::Workers => Answer::Workers(self.workers()?),
+            Query::Lanes => Answer::Lanes(self.lanes()?),
             Query::Records(after, limit) => Answer::Records(self.records(*after, *limit)?),
             Query::Offers(after, limit) => Answer::Offers(self.offers(after.as_ref(), *limit)?),
             Query::Parked(filter) => Answer::Parked(self.parked(filter)?),
@@ -254,10 +231,6 @@ impl Reader<'_> {
             .prepare_cached(sql)?
             .query_map(values, read)?
             .collect()
-    }
-
-    pub(super) fn workers(&self) -> Result<Vec<WorkerRow>> {
-        self.all(WORKERS, [], columns::worker)
     }
 
     fn run(&self, namespace: &Name, target: &Target) -> Result<Option<RunView>> {
@@ -351,52 +324,6 @@ impl Reader<'_> {
         Ok(topics.into_values().collect())
     }
 
-    fn audit(&self, filter: &AuditFilter) -> Result<Page<AuditView>> {
-        let limit = page(filter.limit);
-        let after = filter.after.as_ref();
-        let values = (
-            filter.namespace.as_ref().map(Name::as_str),
-            filter.run.map(|run| *run.as_bytes()),
-            filter.operator.as_ref().map(Name::as_str),
-            after.map_or("", |id| id.namespace.as_str()),
-            after.map_or(0, |id| number(id.number)),
-            limit + 1,
-        );
-        let sql = match filter.run {
-            Some(_) => AUDIT_OF_RUN,
-            None => AUDIT,
-        };
-        Ok(cut(self.all(sql, values, columns::audit)?, limit))
-    }
-
-    fn below(&self, run: RunId) -> Result<Vec<(RunState, u64)>> {
-        let mut counts = self.all(BELOW, [run.as_bytes()], |row| {
-            let count: i64 = row.get(1)?;
-            Ok((columns::state(row, 0)?, count.unsigned_abs()))
-        })?;
-        counts.sort_by_key(|(state, _)| place(*state));
-        Ok(counts)
-    }
-
-    fn stats(&self, namespace: &Name) -> Result<Stats> {
-        let namespace = [namespace.as_str()];
-        let count = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let mut runs: Vec<(Name, u32, RunState, u64)> = self.all(RUN_COUNTS, namespace, |row| {
-            let state = columns::state(row, 2)?;
-            Ok((columns::name(row, 0)?, row.get(1)?, state, count(row, 3)?))
-        })?;
-        runs.sort_by_key(|(name, version, state, _)| (name.clone(), *version, place(*state)));
-        let offers = self.all(OFFER_COUNTS, namespace, |row| {
-            Ok((columns::name(row, 0)?, count(row, 1)?))
-        })?;
-        let mail = self.all(MAIL_COUNT, namespace, |row| count(row, 0))?;
-        Ok(Stats {
-            runs,
-            offers,
-            mail: mail.into_iter().sum(),
-        })
-    }
-
     /// The queues of a tenant that have limits, and how many permits each has given.
     fn queues(&self, namespace: &Name) -> Result<Vec<(QueueView, Permits)>> {
         let queues = self.all(QUEUES, [namespace.as_str()], columns::queue)?;
@@ -411,7 +338,7 @@ impl Reader<'_> {
     /// Every row of every table, in order of its key.
     fn dump(&self) -> Result<Dump> {
         Ok(Dump {
-            lanes: self.all(DUMP_LANES, [], |row| columns::lane(row, 0))?,
+            lanes: self.lanes()?,
             runs: self.all(DUMP_RUNS, [], columns::run)?,
             journal: self.all(DUMP_JOURNAL, [], columns::journal)?,
             labels: self.all(DUMP_LABELS, [], columns::label)?,
@@ -476,7 +403,6 @@ pub(super) const DUMP_QUEUES: &str = concat!(
 );
 const DUMP_AUDIT: &str = "SELECT namespace, number, at, operator, reason, action, target, run, \
      detail, answer, seal FROM roundel_audit ORDER BY namespace, number";
-const DUMP_LANES: &str = "SELECT namespace, workflow, version FROM roundel_lane ORDER BY id";
 const DUMP_RUNS: &str = concat!("SELECT ", run_columns!(), " FROM roundel_run ORDER BY id");
 const DUMP_JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
      FROM roundel_journal ORDER BY run, execution, first";
