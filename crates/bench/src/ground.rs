@@ -82,7 +82,7 @@ impl Ground {
         }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         match self {
             Ground::Folder(folder) => folder.path().join(format!("{name}.db")),
             Ground::Server { .. } => PathBuf::new(),

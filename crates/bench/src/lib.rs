@@ -6,6 +6,7 @@
 
 mod beside;
 mod error;
+pub mod facts;
 mod ground;
 pub mod growth;
 pub mod held;

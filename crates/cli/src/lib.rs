@@ -37,6 +37,7 @@ mod many;
 mod migrate;
 mod parked;
 mod payload;
+mod projections;
 mod queues;
 mod relocate;
 mod runs;
@@ -97,6 +98,9 @@ pub enum Command {
     Documents(Documents),
     /// Take facts that came in, and run jobs, once: for a program with projections or jobs.
     Tick(Tick),
+    /// How facts are folded into documents: how far that is, and anew.
+    #[command(subcommand)]
+    Projections(Projections),
     /// What operators did: who, why, what and when.
     Audit(Audit),
     /// Serve the API and the dashboard over HTTP.
@@ -119,6 +123,7 @@ pub use facts::{Documents, Facts};
 pub use incoming::Tick;
 pub use migrate::Migrate;
 pub use parked::Parked;
+pub use projections::Projections;
 pub use queues::Queues;
 pub use relocate::Move;
 pub use runs::Command as Runs;
@@ -159,6 +164,7 @@ impl Command {
             Command::Facts(args) => args.output(),
             Command::Documents(args) => args.output(),
             Command::Tick(args) => &args.output,
+            Command::Projections(args) => args.output(),
             Command::Audit(args) => args.output(),
             Command::Serve(args) => &args.output,
             Command::Tokens(args) => args.output(),
@@ -193,6 +199,7 @@ impl Command {
             Command::Facts(args) => args.run(client).await,
             Command::Documents(args) => args.run(client).await,
             Command::Tick(args) => incoming::tick(args, client).await,
+            Command::Projections(args) => args.run(client).await,
             Command::Audit(args) => args.run(client).await,
             Command::Serve(args) => args.run(client).await,
             Command::Verify(_) | Command::Migrate(_) | Command::Move(_) | Command::Tokens(_) => {

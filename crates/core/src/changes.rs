@@ -2,9 +2,9 @@
 
 use crate::{
     AuditId, AuditRow, DocumentId, DocumentRow, FactId, FactRow, GateId, GateRow, JournalRow,
-    KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name, OfferId, OfferRow,
-    PublicationId, PublicationRow, QueueId, QueueRow, RunId, RunRow, StateRow, SubscriptionId,
-    SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
+    KeyId, KeyRow, Lane, LatchId, LatchRow, MailId, MailRow, Name, OfferId, OfferRow, ProjectionId,
+    ProjectionRow, PublicationId, PublicationRow, QueueId, QueueRow, RunId, RunRow, StateRow,
+    SubscriptionId, SubscriptionRow, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
 };
 
 /// One write.
@@ -86,6 +86,9 @@ pub struct Changes {
     /// Facts, only ever added, in the order in which they were recorded. How far a stream is, the
     /// last of its facts says.
     pub facts: Vec<(FactId, Write<FactRow>)>,
+    /// Projections.
+    #[serde(default)]
+    pub projections: Vec<(ProjectionId, Write<ProjectionRow>)>,
     /// Documents.
     pub documents: Vec<(DocumentId, Write<DocumentRow>)>,
     /// Runs to remove with everything under them: journal, labels, mail, waits, keys, state, what
@@ -120,6 +123,7 @@ impl Changes {
             && self.queues.is_empty()
             && self.audit.is_empty()
             && self.facts.is_empty()
+            && self.projections.is_empty()
             && self.documents.is_empty()
             && self.deleted.is_empty()
     }

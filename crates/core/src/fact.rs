@@ -75,11 +75,15 @@ pub struct DocumentId {
     pub namespace: Name,
     /// Where it lies.
     pub path: Name,
+    /// Of which building of its projection.
+    pub generation: u32,
 }
 
 /// What facts came to. It is changed by facts alone.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DocumentRow {
+    /// Whose it is: nobody else may change it.
+    pub projection: Name,
     /// How many facts it has taken up. It never goes back, so nobody takes a new document for the
     /// old one.
     pub version: u64,
@@ -98,6 +102,7 @@ pub type Fold =
 #[derive(Clone)]
 pub struct Projection {
     name: Name,
+    version: u32,
     fold: Arc<Fold>,
 }
 
@@ -112,14 +117,27 @@ impl Projection {
     ) -> Projection {
         Projection {
             name,
+            version: 1,
             fold: Arc::new(fold),
         }
+    }
+
+    /// Of this version; 1 unless said.
+    #[must_use]
+    pub fn with_version(self, version: u32) -> Projection {
+        Projection { version, ..self }
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// Its version.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     /// The document after the fact.
@@ -158,6 +176,8 @@ pub struct Seen {
     pub path: Name,
     /// Its version then; 0 if there was none.
     pub version: u64,
+    /// Of which building of its projection; 0 if there was none.
+    pub generation: u32,
 }
 
 /// What a transaction holds alone while it looks at something that may not be there yet. There is
@@ -185,13 +205,23 @@ impl StreamId {
 }
 
 impl DocumentId {
+    /// The document at this path, of a projection that was never built anew.
+    #[must_use]
+    pub fn at(namespace: Name, path: Name) -> DocumentId {
+        DocumentId {
+            namespace,
+            path,
+            generation: 0,
+        }
+    }
+
     /// What is held while it is read and changed.
     pub(crate) fn lock(&self) -> LockId {
         lock(&self.namespace, "document", &self.path)
     }
 }
 
-fn lock(namespace: &Name, what: &str, name: &Name) -> LockId {
+pub(crate) fn lock(namespace: &Name, what: &str, name: &Name) -> LockId {
     LockId {
         namespace: namespace.clone(),
         text: format!("{what}/{name}"),

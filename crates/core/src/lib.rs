@@ -28,6 +28,7 @@ mod name;
 mod needs;
 mod op;
 mod payload;
+mod projection;
 mod queue;
 mod refusal;
 mod reply;
@@ -63,17 +64,20 @@ pub use message::{
 pub use name::{BadName, Name};
 pub use needs::{Due, Keyed, Need, Stage, needs};
 pub use op::{
-    Accept, Anew, Audited, Cancel, Caused, Claim, Claimant, Complete, Consumed, Delete,
-    Destination, Forget, Item, Join, NewFact, Offer, Op, OpenWait, Patch, Publish, Receive, Record,
-    Redirect, Register, Release, Renew, Resume, Round, Scope, Signal, Start, StateChange,
-    Subscribe, Take, Target, Then, Undo,
+    Accept, Anew, Audited, Cancel, Caused, Claim, Claimant, Complete, Consumed, Declare, Delete,
+    Destination, Follow, Forget, Item, Join, NewFact, Offer, Op, OpenWait, Patch, Publish, Rebuild,
+    Receive, Record, Redirect, Register, Release, Renew, Resume, Round, Scope, Signal, SkipFact,
+    Start, StateChange, Subscribe, Take, Target, Then, Undo,
 };
 pub use payload::Payload;
+pub use projection::{
+    ANY_KIND, Build, Folded, Folds, Passing, Position, ProjectionId, ProjectionRow, Stuck, Tail,
+};
 pub use queue::{Flow, Limit, QueueId, QueueRow, Rate};
 pub use refusal::Refusal;
 pub use reply::{
-    Cancelled, Claimed, Committed, Hint, Joined, Lease, Owner, Patched, Published, Received,
-    RecordedFact, Renewed, Reply, Started, Undone,
+    Cancelled, Claimed, Committed, Followed, Hint, Joined, Lease, Owner, Patched, Published,
+    Received, RecordedFact, Renewed, Reply, Started, Undone,
 };
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};

@@ -26,6 +26,14 @@ pub const BATCH: usize = 10_000;
 pub const BATCH_BYTES: usize = 16 << 20;
 /// Facts recorded, or documents read, in one operation.
 pub const FACTS: usize = 1_000;
+/// Facts that a projection passes in one operation.
+pub const FOLLOWED: usize = 5_000;
+/// The same, of the operation that ends a rebuild while nobody records.
+pub const FOLLOWED_ALONE: usize = 50_000;
+/// Documents looked at in one operation for such as are left of old buildings.
+pub const SWEPT: usize = 2_000;
+/// Kinds of facts that one projection folds.
+pub const PROJECTION_KINDS: usize = 1_000;
 /// Documents that one fact is folded into.
 pub const FACT_DOCUMENTS: usize = 64;
 /// Workflows that subscribe to one topic.

@@ -95,6 +95,8 @@ pub enum Mutant {
     StaleReads,
     FactTwice,
     FoldLost,
+    /// How far a projection is, is not put down together with its documents.
+    PositionApart,
     /// What a step recorded is not there.
     FactLost,
     /// An item is out of its queue before it is clear what becomes of its fact.
@@ -144,7 +146,7 @@ pub enum Mutant {
 impl Mutant {
     /// All but the canary, what only a script finds, and bugs of schedules, which are found by
     /// exploration.
-    pub const ALL: [Mutant; 78] = [
+    pub const ALL: [Mutant; 79] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -204,6 +206,7 @@ impl Mutant {
         Mutant::StaleReads,
         Mutant::FactTwice,
         Mutant::FoldLost,
+        Mutant::PositionApart,
         Mutant::FactLost,
         Mutant::InboxClearedFirst,
         Mutant::NeedSeenTooEarly,

@@ -4,6 +4,7 @@
 mod facts;
 mod incoming;
 mod operators;
+mod projections;
 mod topics;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ pub use operators::{
     Undo,
 };
 
+pub use projections::{Declare, Follow, Rebuild, SkipFact};
 pub use topics::{Join, Publish, Subscribe};
 
 use crate::{
@@ -71,6 +73,14 @@ pub enum Op {
     Record(Record),
     /// Take facts in.
     Receive(Receive),
+    /// Make a projection known.
+    Declare(Declare),
+    /// Make the documents of a projection anew.
+    Rebuild(Rebuild),
+    /// Pass over a fact that a projection cannot fold in.
+    SkipFact(SkipFact),
+    /// Let a projection take up the facts that come next.
+    Follow(Follow),
     /// Change the limits of a queue.
     Limit(Limit),
     /// Something of the above, in somebody's name: it is audited.

@@ -168,6 +168,48 @@ pub enum Refusal {
         /// Which queue.
         path: Name,
     },
+    /// Give the process this projection, of this version.
+    #[error(
+        "facts of the kind `{kind}` are folded by the projection `{projection}`, version \
+         {version}, in the commit that records them, and this process does not have it; give it \
+         that version, or let another process record them"
+    )]
+    LacksProjection {
+        /// Which kind of fact.
+        kind: Name,
+        /// Which projection.
+        projection: Name,
+        /// Of which version.
+        version: u32,
+    },
+    /// Take the version that others have, or a higher one.
+    #[error(
+        "the projection `{projection}` is known with version {known}, and this process has \
+         version {found}, or one that folds other facts, or at another time; take the code that \
+         others have, or give this one a higher version"
+    )]
+    OtherProjection {
+        /// Which.
+        projection: Name,
+        /// The version that is known.
+        known: u32,
+        /// The version that was declared.
+        found: u32,
+    },
+    /// Declare it, or look how it is now.
+    #[error("the projection `{projection}` has no such building, or is not known; look again")]
+    UnknownProjection {
+        /// Which.
+        projection: Name,
+    },
+    /// Look what it cannot fold in.
+    #[error("the projection `{projection}` can fold in the fact `{fact}`, or has passed it")]
+    NotStuck {
+        /// Which.
+        projection: Name,
+        /// Which fact.
+        fact: Name,
+    },
     /// Register first.
     #[error("worker {worker} is not registered; register it before it claims")]
     UnknownWorker {
@@ -288,6 +330,9 @@ impl Refusal {
     pub fn of_facts(&self) -> Option<Failure> {
         Some(match self {
             Refusal::NotFolded { .. } => Failure::permanent(self).with_code("not_folded"),
+            Refusal::LacksProjection { .. } => {
+                Failure::permanent(self).with_code("lacks_projection")
+            }
             Refusal::StreamMoved { .. } => Failure::business(self).with_code("stream_moved"),
             Refusal::FactMissing { .. } => Failure::business(self).with_code("fact_missing"),
             Refusal::Conflict { .. } | Refusal::AnotherFact { .. } => {

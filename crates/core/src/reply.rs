@@ -1,8 +1,8 @@
 //! What operations answer, and the hints that follow a commit.
 
 use crate::{
-    CancelMark, Deadlines, Delivery, Failure, Fence, LaneId, Name, Outcome, Parent, PublicationId,
-    QueueRow, Refusal, RunId, RunState, Sent, StateRow, Timestamp, WorkerId,
+    CancelMark, Deadlines, Delivery, Failure, Fence, LaneId, Name, Outcome, Parent, ProjectionRow,
+    PublicationId, QueueRow, Refusal, RunId, RunState, Sent, StateRow, Timestamp, WorkerId,
 };
 
 /// The answer to an operation.
@@ -58,6 +58,10 @@ pub enum Reply {
     Recorded(Vec<RecordedFact>),
     /// To facts that came in, one for each.
     Received(Vec<Received>),
+    /// To whoever declared a projection, has it built anew, or skips a fact: as it is now.
+    Projected(ProjectionRow),
+    /// To whoever brought a projection further.
+    Followed(Followed),
     /// To a change of a queue's limits: as they are now.
     Limited(QueueRow),
 }
@@ -98,6 +102,19 @@ pub enum Received {
     Gone,
     /// It could neither be recorded nor kept: nothing was done.
     Refused(Box<Refusal>),
+}
+
+/// How far a projection came.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Followed {
+    /// As it is now.
+    pub row: ProjectionRow,
+    /// How many facts it has passed.
+    pub passed: usize,
+    /// There is more to do at once.
+    pub more: bool,
+    /// There are facts before which others may still come: ask again soon.
+    pub unsettled: bool,
 }
 
 /// What a start did.
@@ -285,6 +302,9 @@ pub enum Hint {
     Mail(RunId, Owner, Delivery),
     /// A run that somebody has was asked to end.
     Cancel(RunId, Owner),
+    /// Facts were recorded that projections of this tenant take up afterwards, or there is one that
+    /// is to be built.
+    Facts(Name),
     /// A run has ended, or is parked: with its result or the reason; none if it was deleted.
     AtRest(RunId, RunState, Option<Outcome>),
 }

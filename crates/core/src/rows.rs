@@ -11,6 +11,7 @@ mod table;
 pub use table::Table;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -18,9 +19,10 @@ use crate::changes::{Changes, RunChange};
 use crate::{
     AuditId, AuditRow, Claimed, Deadlines, DocumentId, DocumentRow, FactId, FactRow, Flow, GateId,
     GateRow, Hint, JournalRow, KeyId, KeyRow, Lane, LaneId, LatchId, LatchRow, MailId, MailRow,
-    Name, OfferId, OfferRow, PublicationId, PublicationRow, QueueId, QueueRow, RunId, RunRow,
-    RunState, StateRow, StreamId, StreamRow, SubscriptionId, SubscriptionRow, Timestamp, Told,
-    UndoMark, WaitId, WaitRow, WatchId, WorkerId, WorkerRow,
+    Name, OfferId, OfferRow, ProjectionId, ProjectionRow, PublicationId, PublicationRow, QueueId,
+    QueueRow, RunId, RunRow, RunState, StateRow, StreamId, StreamRow, SubscriptionId,
+    SubscriptionRow, Tail, Timestamp, Told, UndoMark, WaitId, WaitRow, WatchId, WorkerId,
+    WorkerRow,
 };
 
 /// Runs, by id: the hot table.
@@ -117,8 +119,14 @@ pub struct Rows {
     pub facts: Table<FactId, FactRow>,
     /// Streams of facts.
     pub streams: Table<StreamId, StreamRow>,
+    /// Projections.
+    pub projections: Table<ProjectionId, ProjectionRow>,
     /// Documents.
     pub documents: Table<DocumentId, DocumentRow>,
+    /// The facts after a position, as a search found them.
+    pub tail: Arc<Tail>,
+    /// Documents of which some may be of old buildings, as a search found them.
+    pub swept: Vec<DocumentId>,
     /// How many of a scope's runs have not ended.
     pub latches: Table<LatchId, LatchRow>,
     /// The runs of scopes that the operation at hand cancels or rolls back, in order.
@@ -245,6 +253,7 @@ impl Rows {
         self.queues.clear();
         self.facts.clear();
         self.streams.clear();
+        self.projections.clear();
         self.documents.clear();
     }
 
@@ -332,6 +341,7 @@ impl Rows {
             audit: self.audit.take_changes(),
             queues: self.queues.take_changes(),
             facts: self.facts.take_changes(),
+            projections: self.projections.take_changes(),
             documents: self.documents.take_changes(),
         };
         // What the last fact of a stream says is not written twice.
@@ -368,6 +378,7 @@ impl Rows {
         self.queues.accept_changes();
         self.facts.accept_each(|id| see(Accepted::Fact(id)));
         self.streams.accept_changes();
+        self.projections.accept_changes();
         self.documents.accept_changes();
         if !self.journal.is_empty() {
             let journal = self.journal.drain(..);

@@ -10,16 +10,18 @@ use roundel_store::{Clock, Store, Tx};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::client::{Client, Inner, Keeping, keep_ended};
 use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
 use crate::decider::Deciders;
-use crate::fact::Projections;
+use crate::follow::follow;
 use crate::live::{Handler, erased, heeding};
 use crate::metrics::Counters;
 use crate::place::{Opening, Place};
 use crate::post::Post;
+use crate::projections::Registry;
 use crate::rests::Rests;
 use crate::worker::{Config, Ear, Worker};
 use crate::{Command, Error, Topic, Undo, Workflow};
@@ -31,7 +33,7 @@ pub struct EngineBuilder {
     pub(crate) config: Result<Config, Error>,
     handlers: FxHashMap<(Name, u32), Handler>,
     undos: NamedUndos,
-    pub(crate) projections: Projections,
+    pub(crate) projections: Registry,
     pub(crate) deciders: Deciders,
     /// Topic and workflow.
     subscriptions: Vec<(Name, Name)>,
@@ -55,6 +57,7 @@ pub struct Engine {
     worker: Option<Arc<Worker>>,
     drain: Duration,
     pruner: Option<AbortHandle>,
+    follower: Option<AbortHandle>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -94,8 +97,8 @@ impl Engine {
     }
 
     fn stop_pruning(&self) {
-        if let Some(pruner) = &self.pruner {
-            pruner.abort();
+        for task in [&self.pruner, &self.follower].into_iter().flatten() {
+            task.abort();
         }
     }
 
@@ -151,7 +154,7 @@ impl EngineBuilder {
             config: Ok(config),
             handlers: FxHashMap::default(),
             undos: NamedUndos::default(),
-            projections: Projections::default(),
+            projections: Registry::default(),
             deciders: Deciders::default(),
             subscriptions: Vec::new(),
             drain: Duration::from_secs(10),
@@ -402,7 +405,7 @@ impl EngineBuilder {
         let mut config = self.config?;
         self.deciders.check()?;
         config.undos = Arc::new(self.undos);
-        config.projections = Arc::new(self.projections);
+        config.projections = Arc::new(self.projections.finish(&config.namespace));
         let projections = config.projections.clone();
         let name = Name::new(config.name.to_string()).ok();
         let answer_within = self.opening.answer_within;
@@ -417,7 +420,8 @@ impl EngineBuilder {
             handlers.insert((SCHEDULE, 1), erased(crate::schedule::run));
         }
         let worker = Arc::new(Worker::new(config, post.clone(), handlers, shared));
-        store.listen(Arc::new(Ear::new(&worker)));
+        let facts = Arc::new(Notify::new());
+        store.listen(Arc::new(Ear::new(&worker, facts.clone())));
         let worker = if worker.handlers.is_empty() {
             None
         } else {
@@ -440,6 +444,9 @@ impl EngineBuilder {
         for (topic, workflow) in &self.subscriptions {
             client.subscribe(topic.as_str(), workflow.as_str()).await?;
         }
+        client.inner.declare_projections().await?;
+        let follower = (!client.inner.projections.all.is_empty())
+            .then(|| follow(&client.inner, facts).abort_handle());
         // What it works on may publish, and who is to hear it must be known by then.
         if let Some(worker) = &worker {
             worker.start();
@@ -450,6 +457,7 @@ impl EngineBuilder {
             worker,
             drain: self.drain,
             pruner,
+            follower,
         })
     }
 }

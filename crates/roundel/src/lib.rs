@@ -12,6 +12,7 @@ mod engine;
 mod error;
 mod fact;
 mod flag;
+mod follow;
 mod ids;
 mod live;
 mod many;
@@ -19,6 +20,7 @@ mod metrics;
 mod names;
 mod place;
 mod post;
+mod projections;
 mod rests;
 mod saga;
 mod schedule;
@@ -31,9 +33,10 @@ mod worker;
 
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
 pub use client::{
-    Arrival, Audit, Client, Decision, Document, Facts, Handle, Look, Parked, Preview, Queue,
-    QueueLimits, Queued, RecordFacts, Remedied, Remedy, Runs, Schedule, ScheduleSet, ScheduleView,
-    SendTo, StartRun, TakenIn, Ticked, To, Trouble, TroubleGroup, TroubleId, WouldUndo,
+    Arrival, Audit, Client, Decision, Document, Facts, Handle, Look, Parked, Preview,
+    ProjectionStatus, Queue, QueueLimits, Queued, RecordFacts, Remedied, Remedy, Runs, Schedule,
+    ScheduleSet, ScheduleView, SendTo, StartRun, TakenIn, Ticked, To, Trouble, TroubleGroup,
+    TroubleId, WouldUndo,
 };
 pub use command::{Command, SendInStep};
 pub use cx::{
@@ -42,17 +45,18 @@ pub use cx::{
 };
 pub use engine::{Engine, EngineBuilder};
 pub use error::Error;
-pub use fact::{Fact, Projection, RecordInStep, UnknownFact};
+pub use fact::{Fact, RecordInStep};
 pub use metrics::{Metrics, Waits};
 pub use names::{Key, Signal, Topic, Undo, Workflow};
+pub use projections::{Projection, UnknownFact};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
-    AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Calendar, Cancelled, CatchUp,
-    Class, Context, Deadline, Deadlines, DocumentId, DocumentRow, Emitted, Entry, Envelope, FactId,
-    FactRow, Failure, Infrastructure, Joined, Name, Op, Overlap, Patched, Payload, PublicationId,
-    Published, QueueKind, QueueRow, Rate, Received, RecordedFact, Refusal, Remainder, Remaining,
-    Remembered, Reply, Retry, RunId, RunState, ScheduleState, Sent, Timestamp, Timetable, Undone,
-    What, instant, limits, read_instant,
+    AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Build, Calendar, Cancelled,
+    CatchUp, Class, Context, Deadline, Deadlines, DocumentId, DocumentRow, Emitted, Entry,
+    Envelope, FactId, FactRow, Failure, Infrastructure, Joined, Name, Op, Overlap, Patched,
+    Payload, ProjectionRow, PublicationId, Published, QueueKind, QueueRow, Rate, Received,
+    RecordedFact, Refusal, Remainder, Remaining, Remembered, Reply, Retry, RunId, RunState,
+    ScheduleState, Sent, Stuck, Timestamp, Timetable, Undone, What, instant, limits, read_instant,
 };
 pub use roundel_store::{
     AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, ManualClock, Objects,

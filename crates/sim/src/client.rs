@@ -227,7 +227,7 @@ impl World<'_> {
             return;
         }
         if self.faults.facts && self.random.once_in(4) {
-            let op = self.record_or_receive();
+            let op = self.about_facts();
             // Beside what it does with runs.
             self.clients[index].left += 1;
             self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
@@ -403,6 +403,7 @@ impl World<'_> {
             (Op::Receive(receive), Reply::Received(received)) => {
                 self.note_received(&receive.items, &received);
             }
+            (Op::Follow(_), Reply::Followed(came)) => self.note_followed(&came),
             (Op::Resume(_), Reply::Resumed) => self.marks.hit(Mark::Resumed),
             (Op::Patch(patch), Reply::Patched(_)) => self.note_patched(&patch.target),
             (Op::Publish(_), Reply::Published(published)) if !published.new => {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use roundel::Fact;
 use roundel_core::{
-    DocumentId, Name, NewFact, Op, Payload, Projection, Record, Refusal, RunId, Seen,
+    Declare, DocumentId, Folds, Follow, Followed, Name, NewFact, Op, Payload, Projection,
+    ProjectionId, Rebuild, Record, Refusal, RunId, Seen,
 };
 use roundel_store::Model;
 
@@ -51,14 +52,79 @@ pub(crate) fn added(id: Name, number: usize, said: u64) -> NewFact {
     }
 }
 
+/// Takes up afterwards what clients record.
+fn after_all() -> ProjectionId {
+    ProjectionId {
+        namespace: NAMESPACE,
+        name: Name::constant("after all"),
+    }
+}
+
+/// The numbers again, each beside the one that is kept by the commits.
+fn folds() -> Folds {
+    let fold = Projection::new(after_all().name, |document, _, fact| {
+        let before = document.map_or(0, number);
+        let after = after(&fact.kind, before, number(&fact.data));
+        Ok(Some(World::payload(&after)))
+    });
+    Folds::new(after_all().name, 1, move |fact| {
+        let path = fact.stream.as_ref().map(|(stream, _)| beside(stream));
+        Ok(path.map(|path| (path, fold.clone())).into_iter().collect())
+    })
+}
+
+fn beside(stream: &Name) -> Name {
+    Name::new(format!("beside/{stream}")).expect("a name")
+}
+
 impl World<'_> {
+    pub(crate) fn about_facts(&mut self) -> Op {
+        match self.random.once_in(3) {
+            true => self.project(),
+            false => self.record_or_receive(),
+        }
+    }
+
+    /// Something that a process does for a projection that follows.
+    fn project(&mut self) -> Op {
+        let projection = after_all();
+        let Some(row) = self.model.rows().projections.get(&projection) else {
+            return Op::Declare(Declare {
+                projection,
+                version: 1,
+                inline: false,
+                kinds: vec![ADDED, RAISED],
+            });
+        };
+        let (live, next) = (row.live.clone(), row.next.clone());
+        if next.is_none() && self.random.once_in(8) {
+            return Op::Rebuild(Rebuild { projection });
+        }
+        let build = next.filter(|_| self.random.once_in(2)).or(live);
+        Op::Follow(Follow {
+            projection,
+            generation: build.map_or(0, |build| build.generation),
+            folds: folds(),
+            limit: 1 + self.random.below(4),
+            alone: false,
+        })
+    }
+
+    /// What came of it.
+    pub(crate) fn note_followed(&mut self, came: &Followed) {
+        if came.passed > 0 {
+            self.marks.hit(Mark::FactFollowed);
+        }
+        let live = came.row.live.as_ref();
+        if live.is_some_and(|live| live.generation > 0) {
+            self.marks.hit(Mark::ProjectionRebuilt);
+        }
+    }
+
     /// Something that a client records.
     pub(crate) fn record(&mut self) -> Op {
         let path = NUMBERS[self.random.below(2)].clone();
-        let id = DocumentId {
-            namespace: NAMESPACE,
-            path: path.clone(),
-        };
+        let id = DocumentId::at(NAMESPACE, path.clone());
         let row = self.model.rows().documents.get(&id);
         let (version, value) = row.map_or((0, 0), |row| {
             (row.version, row.value.as_ref().map_or(0, number))
@@ -67,6 +133,7 @@ impl World<'_> {
             let seen = Seen {
                 path: path.clone(),
                 version,
+                generation: 0,
             };
             (RAISED, value + 1, vec![seen])
         } else {
@@ -112,10 +179,7 @@ impl Book {
             (*version, *before) = (*version + 1, after(&row.kind, *before, said));
         }
         for (path, (version, value)) in &numbers {
-            let id = DocumentId {
-                namespace: NAMESPACE,
-                path: path.clone(),
-            };
+            let id = DocumentId::at(NAMESPACE, path.clone());
             let row = model.rows().documents.get(&id);
             let is = row.map(|row| (row.version, row.value.as_ref().map_or(0, number)));
             if is != Some((*version, *value)) {
@@ -123,6 +187,7 @@ impl Book {
                 self.complain(&found);
             }
         }
+        self.judge_followed(model);
         if !site.facts {
             return;
         }
@@ -145,6 +210,34 @@ impl Book {
             (None, None) => return,
         };
         self.complain(&found);
+    }
+}
+
+impl Book {
+    /// What follows is what the facts that it has passed come to, each once.
+    fn judge_followed(&mut self, model: &Model) {
+        let row = model.rows().projections.get(&after_all());
+        let Some(live) = row.and_then(|row| row.live.as_ref()) else {
+            return;
+        };
+        let mut numbers: BTreeMap<&Name, u64> = BTreeMap::new();
+        let passed = usize::try_from(live.facts).unwrap_or(usize::MAX);
+        for (_, row) in model.facts().take(passed) {
+            if let Some((stream, _)) = &row.stream {
+                let before = numbers.entry(stream).or_default();
+                *before = after(&row.kind, *before, number(&row.data));
+            }
+        }
+        for path in &NUMBERS {
+            let id = DocumentId::at(NAMESPACE, beside(path));
+            let is = model.rows().live_document(&id);
+            let is = is.and_then(|(_, row)| row.value.as_ref()).map_or(0, number);
+            let should = numbers.get(path).copied().unwrap_or_default();
+            if is != should {
+                let found = format!("fa_13: {path} is followed as {is}, not {should}");
+                self.complain(&found);
+            }
+        }
     }
 }
 

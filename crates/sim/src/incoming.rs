@@ -56,6 +56,7 @@ impl World<'_> {
             namespace: NAMESPACE,
             items,
             by: None,
+            knows: [].into(),
         })
     }
 
@@ -128,6 +129,7 @@ impl World<'_> {
             namespace: NAMESPACE,
             items,
             by: None,
+            knows: [].into(),
         });
         let _ = self.transact(&op, Vec::new(), None);
         true

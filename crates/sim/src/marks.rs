@@ -101,6 +101,8 @@ marks! {
     FactWaited "fact_waits_for_another",
     FactLetGo "facts_let_go_by_the_one_they_need",
     FactTaken "fact_taken_from_its_queue",
+    FactFollowed "fact_taken_up_afterwards",
+    ProjectionRebuilt "projection_rebuilt",
     DecidedOnOldDocuments "decided_on_documents_that_have_changed",
     CompletedByHand "asked_to_complete_by_hand",
     BatchFinished "batch_finished",

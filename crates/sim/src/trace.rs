@@ -124,6 +124,10 @@ fn kind(op: &Op) -> (&'static str, Option<RunId>) {
         Op::IfParked(_) => ("if parked", None),
         Op::Record(_) => ("record", None),
         Op::Receive(_) => ("receive", None),
+        Op::Declare(_) => ("declare", None),
+        Op::Rebuild(_) => ("rebuild", None),
+        Op::SkipFact(_) => ("skip fact", None),
+        Op::Follow(_) => ("follow", None),
         Op::Limit(_) => ("limit", None),
         Op::Audited(_) => ("audited", None),
     }

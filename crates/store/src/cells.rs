@@ -16,7 +16,9 @@ mod facts;
 mod queues;
 
 pub(crate) use audits::audit;
-pub(crate) use facts::{document, fact, fact_columns, stream};
+pub(crate) use facts::{
+    document, document_columns, fact, fact_columns, position, projection, said, stream,
+};
 pub(crate) use queues::{due, permits, queue, queue_columns, rate_numbers};
 use queues::{flow, name_if_any};
 

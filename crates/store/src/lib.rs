@@ -45,9 +45,9 @@ pub use postgres::{Postgres, PostgresOptions};
 pub(crate) use query::topic_of;
 pub use query::{
     Answer, AuditFilter, AuditOrder, AuditView, DocumentFilter, DocumentView, DueFilter, Dump,
-    FactFilter, FactView, JournalPage, MailView, Page, Permits, Position, PublicationView, Query,
-    QueueView, RunFilter, RunView, SignalFilter, SignalView, StateView, Stats, SubscriptionView,
-    TopicView,
+    FactFilter, FactView, JournalPage, MailView, Page, Permits, Position, Projected,
+    ProjectionView, PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter,
+    SignalView, StateView, Stats, SubscriptionView, TopicView,
 };
 pub use sqlite::{Metrics, Options, Schema, Sqlite, Synchronous};
 #[doc(hidden)]
@@ -108,6 +108,8 @@ pub struct News {
     pub ready: Option<Timestamp>,
     /// There is a message for a run that somebody else has, or it is asked to end.
     pub mail: bool,
+    /// There are facts that projections take up afterwards.
+    pub facts: bool,
     /// Runs that have come to rest.
     pub at_rest: Vec<RunId>,
 }

@@ -12,9 +12,11 @@ use roundel_core::{
 
 use crate::cells::{self, Cells, Strange};
 
-mod facts;
+pub(crate) mod facts;
 
-pub use facts::{DocumentFilter, DocumentView, FactFilter, FactView, Position};
+pub(crate) use facts::without_positions;
+pub use facts::{DocumentFilter, DocumentView, FactFilter, FactView, Projected, ProjectionView};
+pub use roundel_core::Position;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +99,13 @@ pub enum Query {
     Document(DocumentId),
     /// Documents, by path.
     Documents(DocumentFilter),
+    /// Projections, of a tenant or of all.
+    Projections {
+        /// Of which tenant.
+        namespace: Option<Name>,
+        /// Are all facts to be counted?
+        count: bool,
+    },
     /// Every row of every table, in order: for tests.
     Dump,
 }
@@ -251,6 +260,8 @@ pub enum Answer {
     Facts(Page<FactView>),
     /// Documents.
     Documents(Page<DocumentView>),
+    /// Projections.
+    Projections(Projected),
     /// Everything.
     Dump(Box<Dump>),
 }
@@ -398,6 +409,8 @@ pub struct Dump {
     pub audit: Vec<AuditView>,
     /// Facts, in the order in which they were recorded.
     pub facts: Vec<(FactId, FactRow)>,
+    /// Projections, without positions, which differ between stores.
+    pub projections: Vec<ProjectionView>,
     /// Documents.
     pub documents: Vec<DocumentView>,
 }

@@ -1,10 +1,10 @@
 //! Checks all rows of a store, page by page, so that any file is checked in bounded memory, also
 //! while others work on it: a page is read at one moment.
 
-use roundel_core::check::{self, Violation};
-use roundel_core::{AuditReader, FactReader, Name, RunId};
+use roundel_core::check::{self, ProjectionReader, Violation};
+use roundel_core::{AuditReader, DocumentId, FactReader, Name, RunId};
 
-use crate::{Answer, AuditFilter, Error, FactFilter, Position, Query, Store};
+use crate::{Answer, AuditFilter, DocumentFilter, Error, FactFilter, Position, Query, Store};
 
 /// Runs in a page, and offers.
 const PAGE: usize = 500;
@@ -63,6 +63,8 @@ pub(crate) struct Verifying {
     facts: FactReader,
     /// A fact that is there and that somebody waited for; looked at again once all is read.
     doubt: Option<(RunId, Name)>,
+    projections: ProjectionReader,
+    facts_read: bool,
     next: Option<Query>,
 }
 
@@ -74,6 +76,8 @@ impl Verifying {
             audit: AuditReader::default(),
             facts: FactReader::default(),
             doubt: None,
+            projections: ProjectionReader::default(),
+            facts_read: false,
             next: Some(Query::Records(None, PAGE)),
         }
     }
@@ -148,25 +152,72 @@ impl Verifying {
                 }
                 self.next = Some(match page.more {
                     true => self.audit_page(),
-                    false => facts_page(None),
+                    false => PROJECTIONS,
                 });
             }
-            Answer::Facts(page) => {
-                for view in &page.items {
-                    self.checked.facts += 1;
-                    self.facts.read(&view.id, &view.row, &mut found);
-                }
-                let after = page.items.last().map(|view| view.position);
-                self.next = match page.more {
-                    true => Some(facts_page(after)),
-                    false => self.doubts(),
-                };
-            }
-            _ => unreachable!("nothing else was asked for"),
+            of_facts => self.take_facts(of_facts, &mut found),
         }
         self.checked.violations += found.len() as u64;
         found
     }
+
+    /// Projections, then facts, then documents, then projections again.
+    fn take_facts(&mut self, answer: Answer, found: &mut Vec<Violation>) {
+        match answer {
+            Answer::Facts(page) => {
+                for view in &page.items {
+                    self.checked.facts += 1;
+                    self.facts.read(&view.id, &view.row, found);
+                    self.projections.fact(view.position);
+                }
+                let after = page.items.last().map(|view| view.position);
+                self.next = Some(match page.more {
+                    true => facts_page(after),
+                    false => documents_page(None),
+                });
+            }
+            Answer::Documents(page) => {
+                for (id, row) in &page.items {
+                    self.projections.document(id, row);
+                }
+                let after = page.items.last().map(|(id, _)| id.clone());
+                self.facts_read = !page.more;
+                self.next = Some(match page.more {
+                    true => documents_page(after),
+                    false => PROJECTIONS,
+                });
+            }
+            Answer::Projections(all) => {
+                for (id, row) in &all.projections {
+                    match self.facts_read {
+                        false => self.projections.begin(id, row),
+                        true => self.projections.end(id, row, found),
+                    }
+                }
+                self.next = match self.facts_read {
+                    false => Some(facts_page(None)),
+                    true => self.doubts(),
+                };
+            }
+            _ => unreachable!("nothing else was asked for"),
+        }
+    }
+}
+
+/// Of all tenants: before facts and documents are read, and after that.
+const PROJECTIONS: Query = Query::Projections {
+    namespace: None,
+    count: false,
+};
+
+/// Documents of all tenants and generations.
+fn documents_page(after: Option<DocumentId>) -> Query {
+    Query::Documents(DocumentFilter {
+        removed: true,
+        after,
+        limit: PAGE,
+        ..DocumentFilter::default()
+    })
 }
 
 /// Facts, in the order of all. On a server, those are left out before which others may still come.

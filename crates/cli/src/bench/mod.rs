@@ -1,5 +1,6 @@
 //! `roundel bench`: workloads, always with the raw limit of the machine beside them.
 
+mod facts;
 mod table;
 
 use std::io::IsTerminal;
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     /// A queue of small jobs, each a command.
     #[command(after_help = FIGURES)]
     W2(W2),
+    /// Facts that are recorded and folded, beside the same rows as plain SQL; and a rebuild.
+    Facts(facts::Facts),
     /// Fan-out: a parent starts a hundred children and waits for all.
     #[command(after_help = FIGURES)]
     W3(W3),
@@ -317,6 +320,7 @@ pub(crate) async fn run(command: Command, server: Option<&str>) -> Done {
         Command::W3(args) => run_w3(args, server).await,
         Command::W4(args) => run_w4(args, server).await,
         Command::W5(args) => run_w5(args, server).await,
+        Command::Facts(args) => facts::run(args, server).await,
         Command::Growth(args) => run_growth(args, server).await,
         Command::Retention(args) => run_retention(args, server).await,
         Command::Held(args) => run_held(&args, server).await,

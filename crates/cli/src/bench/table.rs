@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use roundel_bench::growth::Point;
-use roundel_bench::{Raw, growth, held, idle, limit, retention, w1, w2, w3, w4, w5};
+use roundel_bench::{Raw, facts, growth, held, idle, limit, retention, w1, w2, w3, w4, w5};
 
 pub(super) struct Table {
     title: String,
@@ -121,6 +121,28 @@ pub(super) fn w2(figures: &w2::Figures) -> Table {
     .figure("one job alone, p50 us", figures.p50_us, 0)
     .figure("one job alone, p99 us", figures.p99_us, 0)
     .syncs(&figures.raw)
+}
+
+pub(super) fn facts(figures: &facts::Figures) -> Table {
+    Table::of(format!("Facts, {} recorders", figures.recorders))
+        .figure(
+            "facts per second, each folded in",
+            figures.facts_per_second,
+            0,
+        )
+        .limit(&figures.raw, figures.ratio)
+        .figure("one fact alone, p50 us", figures.p50_us, 0)
+        .if_any(
+            "the same rows as plain SQL, p50 us",
+            figures.plain_p50_us,
+            0,
+        )
+        .if_any("one fact alone costs more, part", figures.overhead, 3)
+        .figure(
+            "facts folded anew per second",
+            figures.rebuilt_per_second,
+            0,
+        )
 }
 
 pub(super) fn w3(figures: &w3::Figures) -> Table {

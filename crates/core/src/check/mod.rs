@@ -9,10 +9,12 @@
 
 mod entries;
 mod gather;
+mod projections;
 mod reader;
 mod rows;
 mod schedules;
 
+pub use projections::ProjectionReader;
 pub use reader::Reader;
 
 use std::sync::Arc;

@@ -199,6 +199,16 @@ impl Op {
                 (&op.namespace, "join", name, None)
             }
             Op::Forget(op) => (&op.namespace, "forget", op.publication.to_string(), None),
+            Op::Rebuild(op) => (
+                &op.projection.namespace,
+                "rebuild",
+                op.projection.name.to_string(),
+                None,
+            ),
+            Op::SkipFact(op) => {
+                let name = format!("{}: {}", op.projection.name, op.fact);
+                (&op.projection.namespace, "skip fact", name, None)
+            }
             Op::Limit(op) => {
                 let QueueId { namespace, queue } = &op.queue;
                 (namespace, op.action(), queue.to_string(), None)

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::{incoming, starts};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Cause, DocumentId, DocumentRow, FactId, FactRow, Name, NewFact, Record, RecordedFact, Refusal,
-    Round, Rows, StreamId, StreamRow, Timestamp, limits,
+    Cause, DocumentId, DocumentRow, FactId, FactRow, Failure, Hint, Name, NewFact, ProjectionRow,
+    Record, RecordedFact, Refusal, Round, Rows, StreamId, StreamRow, Timestamp, limits,
 };
 
 /// What recording comes to.
@@ -63,10 +63,11 @@ impl Plan {
         now: Timestamp,
     ) -> Result<Vec<RecordedFact>, Refusal> {
         check(record)?;
+        check_known(record, rows)?;
         for seen in &record.seen {
-            let found = self.document(&record.document_id(&seen.path), rows);
-            let found = found.map_or(0, |row| row.version);
-            if found != seen.version && !mutant::on(Mutant::StaleReads) {
+            let found = self.live(&record.document_id(&seen.path), rows);
+            let found = found.map_or((0, 0), |(generation, row)| (generation, row.version));
+            if found != (seen.generation, seen.version) && !mutant::on(Mutant::StaleReads) {
                 let path = seen.path.clone();
                 return Err(Refusal::Stale { path });
             }
@@ -134,8 +135,17 @@ impl Plan {
         })
     }
 
-    fn document<'a>(&'a self, id: &DocumentId, rows: &'a Rows) -> Option<&'a DocumentRow> {
-        self.documents.get(id).or_else(|| rows.documents.get(id))
+    /// The document at this path that is read, in the plan or in the rows.
+    fn live<'a>(&'a self, id: &DocumentId, rows: &'a Rows) -> Option<(u32, &'a DocumentRow)> {
+        let planned = rows.generations(&id.namespace).into_iter();
+        let mut planned = planned.filter_map(|generation| {
+            let id = DocumentId {
+                generation,
+                ..id.clone()
+            };
+            Some((generation, self.documents.get(&id)?))
+        });
+        planned.next().or_else(|| rows.live_document(id))
     }
 
     /// Its place in its stream, which must be where it is expected.
@@ -169,27 +179,43 @@ impl Plan {
         rows: &Rows,
     ) -> Result<(), Refusal> {
         for (path, projection) in &fact.into {
-            let id = record.document_id(path);
-            let before = self.document(&id, rows);
+            // While its first building is being made, nobody reads it; that takes this fact up.
+            let name = projection.name();
+            let Some(generation) = rows.live_generation(&record.namespace, name) else {
+                continue;
+            };
+            let id = DocumentId {
+                generation,
+                ..record.document_id(path)
+            };
+            let before = self.live(&id, rows).map(|(_, before)| before);
             let version = before.map_or(0, |before| before.version) + 1;
             let value = before.and_then(|before| before.value.as_ref());
-            let folded = projection.fold(value, row);
+            let folded = match before.filter(|before| before.projection != *name) {
+                Some(other) => Err(not_its(path, &other.projection)),
+                None => projection.fold(value, row),
+            };
             let value = folded.map_err(|failure| Refusal::NotFolded {
                 fact: fact.id.clone(),
-                projection: projection.name().clone(),
+                projection: name.clone(),
                 path: path.clone(),
                 failure: Box::new(failure),
             })?;
             Refusal::payload(value.as_ref().map_or(0, crate::Payload::size))?;
-            let at = row.1.at;
-            self.documents
-                .insert(id, DocumentRow { version, value, at });
+            let document = DocumentRow {
+                projection: name.clone(),
+                version,
+                value,
+                at: row.1.at,
+            };
+            self.documents.insert(id, document);
         }
         Ok(())
     }
 
     /// Nothing can fail any more.
     pub(super) fn carry_out(self, rows: &mut Rows, now: Timestamp) {
+        self.tell(rows);
         for (id, row) in self.facts {
             incoming::let_go(&id, rows, now);
             rows.facts.put(id, row);
@@ -203,6 +229,57 @@ impl Plan {
             }
         }
     }
+}
+
+impl Plan {
+    /// Says that there is something for projections that take facts up afterwards.
+    fn tell(&self, rows: &mut Rows) {
+        let Some((first, _)) = self.facts.first() else {
+            return;
+        };
+        let namespace = &first.namespace;
+        let concerns = |row: &ProjectionRow| {
+            let both = [
+                row.live.as_ref().filter(|live| !live.inline),
+                row.next.as_ref(),
+            ];
+            let mut both = both.into_iter().flatten();
+            both.any(|build| {
+                let mut facts = self.facts.iter();
+                facts.any(|(_, fact)| build.folds_kind(&fact.kind))
+            })
+        };
+        if rows.projections_of(namespace).any(|(_, row)| concerns(row)) {
+            rows.hints.push(Hint::Facts(namespace.clone()));
+        }
+    }
+}
+
+fn not_its(path: &Name, owner: &Name) -> Failure {
+    let message = format!("the document `{path}` is the projection `{owner}`'s own");
+    Failure::permanent(message).with_code("other_projection")
+}
+
+/// Does the process that asks have every projection that folds such facts in by the commit?
+fn check_known(record: &Record, rows: &Rows) -> Result<(), Refusal> {
+    for (id, row) in rows.projections_of(&record.namespace) {
+        let Some(live) = row.live.as_ref().filter(|live| live.inline) else {
+            continue;
+        };
+        let mut kinds = record.facts.iter().map(|fact| &fact.kind);
+        let Some(kind) = kinds.find(|kind| live.folds_kind(kind)) else {
+            continue;
+        };
+        let mut knows = record.knows.iter();
+        if !knows.any(|(name, version)| (name, *version) == (&id.name, live.version)) {
+            return Err(Refusal::LacksProjection {
+                kind: kind.clone(),
+                projection: id.name.clone(),
+                version: live.version,
+            });
+        }
+    }
+    Ok(())
 }
 
 fn check(record: &Record) -> Result<(), Refusal> {

@@ -57,6 +57,8 @@ fn one(receive: &Receive, item: &Item, rows: &mut Rows, now: Timestamp) -> Recei
                 Received::Gone
             }
             Err(Refusal::FactMissing { needs, .. }) => wait(at, found, needs, rows, now),
+            // A process that has it takes it up.
+            Err(Refusal::LacksProjection { .. }) => queue(at, found, rows, now),
             Err(refusal) => park(at, found, &failure_of(&refusal), rows, now),
         },
     }
@@ -109,6 +111,7 @@ fn record(
 ) -> Result<RecordedFact, Refusal> {
     let record = Record {
         by: receive.by.clone(),
+        knows: receive.knows.clone(),
         ..Record::new(receive.namespace.clone(), vec![item.fact.clone()])
     };
     let cause = found.and_then(|run| rows.run(run)).map(|row| Cause {

@@ -13,6 +13,7 @@ mod incoming;
 mod leases;
 mod leftovers;
 mod operators;
+mod projections;
 mod queues;
 mod rounds;
 mod scopes;
@@ -75,6 +76,10 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Limit(limit) => queues::limit(limit, rows, now).map(Reply::Limited),
         Op::Record(record) => facts::record(record, rows, now).map(Reply::Recorded),
         Op::Receive(receive) => incoming::receive(receive, rows, now).map(Reply::Received),
+        Op::Declare(declare) => projections::declare(declare, rows).map(Reply::Projected),
+        Op::Rebuild(rebuild) => projections::rebuild(rebuild, rows).map(Reply::Projected),
+        Op::SkipFact(skip) => projections::skip(skip, rows).map(Reply::Projected),
+        Op::Follow(follow) => projections::follow(follow, rows, now).map(Reply::Followed),
         Op::Audited(audited) => audits::audited(audited, rows, now),
         Op::Forget(forget) => Ok(Reply::Forgotten(operators::forget(forget, rows, now))),
     }

@@ -17,8 +17,18 @@ pub(super) fn of_receive(receive: &Receive, rows: &Rows, stage: Stage, out: &mut
     of_items(&receive.namespace, &receive.items, rows, stage, out);
 }
 
-/// What a decider puts into queues.
-pub(super) fn of_queues(record: &Record, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
+/// What is recorded, and what a decider puts into queues beside it.
+pub(super) fn of_record_and_queues(
+    record: &Record,
+    rows: &Rows,
+    stage: Stage,
+    out: &mut Vec<Need>,
+) {
+    of_record(record, rows, stage, out);
+    of_queues(record, rows, stage, out);
+}
+
+fn of_queues(record: &Record, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     for start in &record.sent {
         of_start(start, rows, stage, out);
     }

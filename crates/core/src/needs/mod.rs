@@ -9,9 +9,9 @@ mod leases;
 mod leftovers;
 mod scopes;
 
-use facts::of_record;
+use facts::{of_declared, of_follow, of_record};
 use gates::{Gates, gate_of, gate_of_signal, of_gates};
-use incoming::{of_queues, of_receive};
+use incoming::{of_receive, of_record_and_queues};
 pub use leases::{Due, Keyed};
 use leases::{of_claim, of_leases, of_register};
 use leftovers::{of_leftovers, of_redirect};
@@ -22,8 +22,8 @@ use scopes::{
 use crate::decide::{offer_key, run_key, sender_key, target_run};
 use crate::{
     Audited, Cancel, Caused, Claimant, Consumed, DocumentId, FactId, GateId, KeyId, LatchId,
-    LockId, MailId, Name, Offer, Op, Policy, PublicationId, QueueId, Round, Rows, RunId, RunRow,
-    STATE_CHANGED, Signal, Start, StreamId, Target, Then, WorkerId, limits,
+    LockId, MailId, Name, Offer, Op, Policy, Position, PublicationId, QueueId, Round, Rows, RunId,
+    RunRow, STATE_CHANGED, Signal, Start, StreamId, Target, Then, WorkerId, limits,
 };
 
 /// The stages, in order.
@@ -123,6 +123,13 @@ pub enum Need {
     Stream(StreamId),
     /// A document, which is held.
     Document(DocumentId),
+    /// All projections of a tenant. Nobody changes which they are meanwhile.
+    Projections(Name),
+    /// The facts after this one, this many, into `tail`; only such before which no other can come,
+    /// if that is said.
+    Tail(Position, usize, bool),
+    /// The documents of a tenant after this path, this many, of whatever generation, into `swept`.
+    Sweep(Name, String, usize),
     /// The last row of a namespace's audit. Whoever has it is the only one who adds to it.
     Audit(Name),
 }
@@ -183,11 +190,12 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         },
         Op::Limit(limit) if stage == Stage::Gates => out.push(Need::Queue(limit.queue.clone())),
         Op::Limit(_) => {}
-        Op::Record(record) => {
-            of_record(record, rows, stage, out);
-            of_queues(record, rows, stage, out);
-        }
+        Op::Record(record) => of_record_and_queues(record, rows, stage, out),
         Op::Receive(receive) => of_receive(receive, rows, stage, out),
+        Op::Declare(op) => of_declared((&op.projection, true), stage, out),
+        Op::Rebuild(op) => of_declared((&op.projection, false), stage, out),
+        Op::SkipFact(op) => of_declared((&op.projection, false), stage, out),
+        Op::Follow(follow) => of_follow(follow, rows, stage, out),
         Op::Claim(claim) => of_claim(claim, rows, stage, out),
         Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
         Op::Release(release) => of_leases(release.worker, &release.runs, rows, stage, out),

@@ -1,5 +1,7 @@
 //! Recording facts.
 
+use std::sync::Arc;
+
 use super::{Item, Start};
 use crate::fact::{DocumentId, FactId, Projection, Seen, StreamId};
 use crate::{Name, Payload};
@@ -21,6 +23,9 @@ pub struct Record {
     pub queued: Vec<Item>,
     /// Commands that are sent in the same commit.
     pub sent: Vec<Start>,
+    /// The projections of the process that asks, with their versions: those that fold facts in by
+    /// the commit are among them, or nothing is recorded.
+    pub knows: Arc<[(Name, u32)]>,
 }
 
 /// A fact to be recorded.
@@ -73,6 +78,7 @@ impl Record {
             by: None,
             queued: Vec::new(),
             sent: Vec::new(),
+            knows: Arc::default(),
         }
     }
 
@@ -98,6 +104,7 @@ impl Record {
         DocumentId {
             namespace: self.namespace.clone(),
             path: path.clone(),
+            generation: 0,
         }
     }
 

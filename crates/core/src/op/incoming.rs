@@ -1,5 +1,6 @@
 //! Facts that come in: recorded, kept until what they need is there, or parked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::NewFact;
@@ -14,6 +15,9 @@ pub struct Receive {
     pub items: Vec<Item>,
     /// Who received them.
     pub by: Option<Name>,
+    /// The projections of the process that asks, with their versions. What it cannot fold in for
+    /// lack of one is kept for a process that has it.
+    pub knows: Arc<[(Name, u32)]>,
 }
 
 /// A fact that comes in.

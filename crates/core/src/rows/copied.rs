@@ -40,6 +40,7 @@ impl Rows {
             self.note_stream(&id, &row);
             self.facts.put(id, row);
         }
+        self.projections.absorb(changes.projections);
         self.documents.absorb(changes.documents);
         self.note_limits();
         for run in changes.deleted {
@@ -81,6 +82,7 @@ impl Rows {
             audit: self.audit.all(),
             queues: self.queues.all(),
             facts: self.facts.all(),
+            projections: self.projections.all(),
             documents: self.documents.all(),
             journal: Vec::new(),
             labels: Vec::new(),

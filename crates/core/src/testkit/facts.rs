@@ -1,9 +1,12 @@
 //! Random facts: few ids, so that some come twice; few documents, so that many are folded into one.
 
+use std::sync::Arc;
+
 use super::{Draw, Maker, NAMESPACES, PLAIN, payload};
 use crate::{
-    DocumentId, Envelope, Failure, INCOMING, Item, Name, NewFact, Op, Payload, Projection, Receive,
-    Record, RunRow, Seen, Start, StreamId, Take,
+    Declare, DocumentId, Envelope, Failure, Folds, Follow, INCOMING, Item, Name, NewFact, Op,
+    Payload, Projection, ProjectionId, Rebuild, Receive, Record, RunRow, Seen, SkipFact, Start,
+    StreamId, Take,
 };
 
 static DOCUMENTS: [Name; 3] = [
@@ -12,6 +15,26 @@ static DOCUMENTS: [Name; 3] = [
     Name::constant("two/three"),
 ];
 static STREAMS: [Name; 2] = [Name::constant("left"), Name::constant("right")];
+
+/// Folds in what facts say, by the commits that record them.
+const ADDING: Name = Name::constant("adding");
+/// Does it afterwards.
+const FOLLOWING: Name = Name::constant("following");
+
+/// The same, for all facts, wherever they are folded in when they are recorded.
+#[must_use]
+pub(super) fn folds(name: Name, version: u32) -> Folds {
+    Folds::new(name.clone(), version, move |fact| {
+        let said = fact.data.decode::<u64>().unwrap_or_default();
+        let path = DOCUMENTS[said as usize % 3].as_str();
+        let path = match name == ADDING {
+            true => path.to_owned(),
+            false => format!("after/{path}"),
+        };
+        let path = Name::new(path).expect("a name");
+        Ok(vec![(path.clone(), adding()), (path, adding())])
+    })
+}
 
 /// Adds up what facts say, in an order that can be told from any other; fails on some.
 #[must_use]
@@ -27,7 +50,61 @@ pub fn adding() -> Projection {
     })
 }
 
+/// What a process has: now and then not all of it.
+fn known(draw: &mut Draw) -> Arc<[(Name, u32)]> {
+    match draw.one_in(20) {
+        true => [].into(),
+        false => [(ADDING, 1)].into(),
+    }
+}
+
 impl Maker<'_> {
+    /// Something about a projection.
+    pub(super) fn project(&self, draw: &mut Draw) -> Op {
+        let inline = draw.one_in(3);
+        let projection = ProjectionId {
+            namespace: draw.pick(&NAMESPACES).clone(),
+            name: if inline { ADDING } else { FOLLOWING },
+        };
+        let row = self.rows.projections.get(&projection);
+        let known = row.map_or(1, crate::ProjectionRow::version);
+        let what = draw.below(12);
+        match (row, what) {
+            (Some(_), 0) => Op::Rebuild(Rebuild { projection }),
+            (Some(row), 1..=2) => {
+                let builds = [row.live.as_ref(), row.next.as_ref()];
+                let stuck = builds
+                    .into_iter()
+                    .flatten()
+                    .find_map(|build| build.stuck.clone());
+                let fact = stuck.map_or(PLAIN[0].clone(), |stuck| stuck.fact);
+                Op::SkipFact(SkipFact { projection, fact })
+            }
+            (Some(row), 3..) => {
+                let build = row.next.as_ref().filter(|_| !draw.one_in(4));
+                let build = build.or(row.live.as_ref()).or(row.next.as_ref());
+                let (generation, version) =
+                    build.map_or((0, 1), |build| (build.generation, build.version));
+                Op::Follow(Follow {
+                    folds: folds(projection.name.clone(), version),
+                    projection,
+                    generation,
+                    limit: 1 + draw.below(400) as usize,
+                    alone: true,
+                })
+            }
+            _ => Op::Declare(Declare {
+                projection,
+                version: match inline {
+                    true => 1,
+                    false => known + u32::from(draw.one_in(6)),
+                },
+                inline,
+                kinds: vec![PLAIN[0].clone()],
+            }),
+        }
+    }
+
     pub(super) fn record(&self, draw: &mut Draw) -> Op {
         let namespace = draw.pick(&NAMESPACES).clone();
         let mut record = self.facts(namespace.clone(), draw);
@@ -66,6 +143,7 @@ impl Maker<'_> {
             namespace,
             items,
             by,
+            knows: known(draw),
         })
     }
 
@@ -121,6 +199,7 @@ impl Maker<'_> {
             seen,
             own: draw.one_in(2),
             by: draw.one_in(2).then(|| draw.pick(&PLAIN).clone()),
+            knows: known(draw),
             ..Record::new(namespace, facts)
         }
     }
@@ -148,12 +227,15 @@ impl Maker<'_> {
 
     fn seen(&self, namespace: &Name, draw: &mut Draw) -> Seen {
         let path = draw.pick(&DOCUMENTS).clone();
-        let id = DocumentId {
-            namespace: namespace.clone(),
-            path: path.clone(),
-        };
-        let row = self.rows.documents.get(&id);
-        let version = row.map_or(0, |row| row.version) + u64::from(draw.one_in(3));
-        Seen { path, version }
+        let id = DocumentId::at(namespace.clone(), path.clone());
+        let found = self.rows.live_document(&id);
+        let (generation, version) =
+            found.map_or((0, 0), |(generation, row)| (generation, row.version));
+        let version = version + u64::from(draw.one_in(3));
+        Seen {
+            path,
+            version,
+            generation,
+        }
     }
 }

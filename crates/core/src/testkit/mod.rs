@@ -50,7 +50,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
     if rows.workers.iter().count() < 3 {
         return Move::Op(Box::new(maker.register(&mut draw)));
     }
-    let op = match draw.below(139) {
+    let op = match draw.below(143) {
         0..10 => return Move::Pass(draw.span()),
         10 => maker.register(&mut draw),
         11..24 => {
@@ -80,6 +80,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
         119..125 => Maker::limit(&mut draw),
         125..131 => maker.record(&mut draw),
         131..139 => maker.receive(&mut draw),
+        139..143 => maker.project(&mut draw),
         _ => maker.delete(&mut draw),
     };
     Move::Op(Box::new(signed(op, &mut draw)))

@@ -58,11 +58,8 @@ fn recorded(world: &mut World, facts: Vec<NewFact>) -> Vec<RecordedFact> {
 }
 
 fn document(world: &World, path: &'static str) -> Option<(u64, Option<u32>)> {
-    let id = DocumentId {
-        namespace: NS,
-        path: Name::constant(path),
-    };
-    let row = world.rows.documents.get(&id)?;
+    let id = DocumentId::at(NS, Name::constant(path));
+    let (_, row) = world.rows.live_document(&id)?;
     Some((row.version, row.value.as_ref().map(number)))
 }
 
@@ -158,6 +155,7 @@ fn fa_18_what_was_decided_on_old_documents_is_refused() {
         let seen = Seen {
             path: Name::constant("total"),
             version,
+            generation: 0,
         };
         Op::Record(Record {
             seen: vec![seen],

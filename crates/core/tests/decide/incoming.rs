@@ -50,6 +50,7 @@ fn receive(world: &mut World, items: Vec<Item>) -> Vec<Received> {
         namespace: NS,
         items,
         by: None,
+        knows: [].into(),
     });
     let Reply::Received(received) = world.must(op) else {
         panic!("facts are taken in")

@@ -10,6 +10,7 @@ mod leases;
 mod limits;
 mod offers;
 mod operators;
+mod projections;
 mod property;
 mod queues;
 mod rounds;

@@ -191,6 +191,22 @@ impl Loader<'_> {
                 let row = self.all.documents.get(&id).cloned();
                 self.rows.documents.load(id, row);
             }
+            Need::Projections(namespace) => {
+                let all = self.all.projections.iter();
+                for (id, row) in all.filter(|(id, _)| id.namespace == namespace) {
+                    self.rows.projections.load(id.clone(), Some(row.clone()));
+                }
+            }
+            Need::Tail(after, limit, _) => {
+                self.rows.tail = std::sync::Arc::new(world.tail(after, limit));
+            }
+            Need::Sweep(namespace, from, limit) => {
+                self.rows.swept = world.swept(&namespace, &from, limit);
+                for id in &self.rows.swept {
+                    let row = self.all.documents.get(id).cloned();
+                    self.rows.documents.load(id.clone(), row);
+                }
+            }
             _ => unreachable!("loaded otherwise"),
         }
     }

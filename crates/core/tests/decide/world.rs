@@ -1,17 +1,18 @@
 //! A small world to try rules in: all rows, a clock, two workers, and short ways to say things.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use roundel_core::check::{self, OfferRecord, RunRecord};
 use roundel_core::{
-    AuditId, AuditRow, Call, Claim, Claimant, Claimed, Committed, Consumed, Context, Due, Entry,
-    Flow, GateId, JournalRow, KeyId, KeyRow, Keyed, Lane, LaneId, LatchId, LatchRow, MailId,
-    MailRow, Name, Need, Offer, OfferId, OfferRow, Op, OpenWait, Outcome, Parent, Payload, Policy,
-    PublicationId, PublicationRow, QueueId, QueueRow, Refusal, Register, Release, Renew, Reply,
-    Round, Rows, RunId, RunRow, RunState, Sent, Signal, Stage, Start, Started, StateRow,
-    SubscriptionId, SubscriptionRow, Target, Then, Timestamp, WaitId, WaitRow, WorkerId, WorkerRow,
-    decide, encode_entries, needs,
+    AuditId, AuditRow, Call, Claim, Claimant, Claimed, Committed, Consumed, Context, DocumentId,
+    Due, Entry, FactId, Flow, GateId, JournalRow, KeyId, KeyRow, Keyed, Lane, LaneId, LatchId,
+    LatchRow, MailId, MailRow, Name, Need, Offer, OfferId, OfferRow, Op, OpenWait, Outcome, Parent,
+    Passing, Payload, Policy, Position, PublicationId, PublicationRow, QueueId, QueueRow, Refusal,
+    Register, Release, Renew, Reply, Round, Rows, RunId, RunRow, RunState, Sent, Signal, Stage,
+    Start, Started, StateRow, SubscriptionId, SubscriptionRow, Tail, Target, Then, Timestamp,
+    WaitId, WaitRow, WorkerId, WorkerRow, decide, encode_entries, needs,
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -46,6 +47,8 @@ pub(crate) struct World {
     pub(crate) rows: Rows,
     pub(crate) now: Timestamp,
     pub(crate) journal: Vec<JournalRow>,
+    /// In the order in which they were recorded.
+    pub(crate) facts: Vec<FactId>,
     pub(crate) lane: LaneId,
     last: u128,
 }
@@ -82,6 +85,7 @@ impl World {
             rows: Rows::default(),
             now: Timestamp(1_000_000_000),
             journal: Vec::new(),
+            facts: Vec::new(),
             lane: LaneId(1),
             last: 0,
         }
@@ -131,6 +135,14 @@ impl World {
                     Need::Subtree(run, limit) => self.rows.found = self.subtree(run, limit),
                     Need::Heard(id) => self.rows.found = self.heard(id),
                     Need::Unseen(limit) => self.rows.unseen = self.unseen(limit),
+                    Need::Tail(after, limit, _) => {
+                        // A store writes before it searches.
+                        self.write();
+                        self.rows.tail = Arc::new(self.tail(after, limit));
+                    }
+                    Need::Sweep(namespace, from, limit) => {
+                        self.rows.swept = self.swept(&namespace, &from, limit);
+                    }
                     Need::OpenPublications(namespace, topic) => {
                         self.rows.open_publications = self.open_publications(&namespace, &topic);
                     }
@@ -145,6 +157,26 @@ impl World {
         decide(op, &mut self.rows, self.now)
     }
 
+    /// Those after this one.
+    pub(crate) fn tail(&self, after: Position, limit: usize) -> Tail {
+        let numbered = self.facts.iter().zip(1..).skip(after.number as usize);
+        let facts = numbered.take(limit).map(|(id, number)| {
+            let row = self.rows.facts.get(id).expect("it was recorded");
+            Passing::new(Position { batch: 0, number }, id.clone(), row.clone())
+        });
+        Tail {
+            facts: facts.collect(),
+            unsettled: false,
+        }
+    }
+
+    /// Documents from this path on.
+    pub(crate) fn swept(&self, namespace: &Name, from: &str, limit: usize) -> Vec<DocumentId> {
+        let all = self.rows.documents.iter().map(|(id, _)| id);
+        let its = all.filter(|id| id.namespace == *namespace && id.path.as_str() >= from);
+        its.take(limit).cloned().collect()
+    }
+
     pub(crate) fn write(&mut self) {
         let changes = self.rows.take_changes();
         self.keep(changes);
@@ -152,6 +184,8 @@ impl World {
 
     pub(crate) fn keep(&mut self, changes: roundel_core::Changes) {
         self.journal.extend(changes.journal);
+        self.facts
+            .extend(changes.facts.into_iter().map(|(id, _)| id));
         self.journal
             .retain(|row| !changes.deleted.contains(&row.run));
         self.journal

@@ -24,8 +24,8 @@ const TRIES: u32 = 32;
 /// The first pause before that, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
-/// Documents as they were looked at: version and value.
-type Views = BTreeMap<Name, (u64, Option<Payload>)>;
+/// Documents as they were looked at: generation and version, and value.
+type Views = BTreeMap<Name, ((u32, u64), Option<Payload>)>;
 
 /// What a decider may look at. What it has seen must still be so when its facts are recorded.
 #[derive(Clone, Debug)]
@@ -175,17 +175,16 @@ impl Look {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn read(&self, path: Name) -> Result<(u64, Option<Payload>), Error> {
+    async fn read(&self, path: Name) -> Result<((u32, u64), Option<Payload>), Error> {
         let namespace = self.client.inner.namespace.clone();
-        let id = DocumentId {
-            namespace,
-            path: path.clone(),
-        };
+        let id = DocumentId::at(namespace, path.clone());
         let Answer::Documents(page) = self.client.inner.read(Query::Document(id)).await? else {
             unreachable!("a document was asked for")
         };
         let row = page.items.into_iter().next();
-        let found = row.map_or((0, None), |(_, row)| (row.version, row.value));
+        let found = row.map_or(((0, 0), None), |(id, row)| {
+            ((id.generation, row.version), row.value)
+        });
         self.lock().insert(path, found.clone());
         Ok(found)
     }
@@ -193,9 +192,10 @@ impl Look {
     /// What was looked at, and how it was.
     fn seen(&self) -> Vec<Seen> {
         let seen = self.lock();
-        let seen = seen.iter().map(|(path, (version, _))| Seen {
+        let seen = seen.iter().map(|(path, ((generation, version), _))| Seen {
             path: path.clone(),
             version: *version,
+            generation: *generation,
         });
         seen.collect()
     }

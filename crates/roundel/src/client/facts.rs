@@ -64,7 +64,7 @@ impl Client {
     ) -> Result<Option<Document<D>>, Error> {
         let path = Name::new(path.into())?;
         let namespace = self.inner.namespace.clone();
-        let query = Query::Document(DocumentId { namespace, path });
+        let query = Query::Document(DocumentId::at(namespace, path));
         let Answer::Documents(page) = self.inner.read(query).await? else {
             unreachable!("a document was asked for")
         };
@@ -91,10 +91,7 @@ impl Client {
     ) -> Result<Page<DocumentView>, Error> {
         let namespace = self.inner.namespace.clone();
         let filter = DocumentFilter {
-            after: after.map(|path| DocumentId {
-                namespace: namespace.clone(),
-                path,
-            }),
+            after: after.map(|path| DocumentId::at(namespace.clone(), path)),
             namespace: Some(namespace),
             prefix: prefix.into(),
             removed: false,
@@ -140,6 +137,7 @@ impl Inner {
         let facts = record.facts.into_iter().map(into);
         record.facts = facts.collect::<Result<_, _>>()?;
         record.by = self.name.clone();
+        record.knows = self.projections.knows.clone();
         let recorded = match self.op(Op::Record(record)).await {
             Ok(Reply::Recorded(recorded)) => recorded,
             Ok(_) => unreachable!("facts are recorded"),

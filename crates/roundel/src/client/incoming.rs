@@ -323,6 +323,7 @@ impl Inner {
             namespace: self.namespace.clone(),
             items,
             by: self.name.clone(),
+            knows: self.projections.knows.clone(),
         });
         let Reply::Received(received) = self.op(op).await? else {
             unreachable!("facts are taken in")
@@ -365,8 +366,9 @@ impl Inner {
             }
             let received = self.take(&page.items).await?;
             let before = taken.each.len();
-            let gone = |one: &Received| matches!(one, Received::Gone);
-            for one in received.into_iter().filter(|one| !gone(one)) {
+            // What another process must fold in stays in the queue.
+            let left = |one: &Received| matches!(one, Received::Gone | Received::Queued(_));
+            for one in received.into_iter().filter(|one| !left(one)) {
                 taken.add(&one);
                 taken.each.push(one);
             }

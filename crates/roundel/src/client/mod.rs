@@ -11,6 +11,7 @@ mod look;
 mod named;
 mod parked;
 mod preview;
+mod projections;
 mod prune;
 mod queues;
 mod remedy;
@@ -44,6 +45,7 @@ pub use handle::Handle;
 pub use incoming::{Arrival, Queued, TakenIn, Ticked};
 pub use list::Runs;
 pub use preview::{Preview, WouldUndo};
+pub use projections::ProjectionStatus;
 pub(crate) use prune::{Keeping, keep_ended};
 pub use queues::{Queue, QueueLimits};
 pub use remedy::Remedy;
@@ -56,10 +58,10 @@ pub use troubles::{Parked, Remedied, TroubleGroup};
 
 use crate::cx::{decode, encode, new_start};
 use crate::decider::Deciders;
-use crate::fact::Projections;
 use crate::ids::new_run;
 use crate::metrics::Counters;
 use crate::post::Post;
+use crate::projections::Projections;
 use crate::rests::Rests;
 use crate::worker::Worker;
 use crate::{Error, Workflow};
@@ -390,7 +392,7 @@ impl Inner {
         }
     }
 
-    async fn op(&self, op: Op) -> Result<Reply, Error> {
+    pub(crate) async fn op(&self, op: Op) -> Result<Reply, Error> {
         let receiver = self
             .post
             .ask_all(vec![Ask::Op(op)])

@@ -7,8 +7,8 @@ use roundel_core::{Claimant, WorkerId};
 
 use super::{Flag, LiveRun};
 use crate::cx::NamedUndos;
-use crate::fact::Projections;
 use crate::metrics::Counters;
+use crate::projections::Projections;
 
 /// Which worker drives it, and how.
 #[derive(Clone)]

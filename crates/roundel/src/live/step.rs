@@ -107,6 +107,7 @@ impl LiveRun {
         Ok(Some(Caused::Record(Box::new(Record {
             own: true,
             by: Name::new(self.driver.name.to_string()).ok(),
+            knows: projections.knows.clone(),
             ..Record::new(namespace, facts.collect::<Result<_, _>>()?)
         }))))
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use roundel_core::{Hint, Timestamp};
 use roundel_store::{Listener, News};
+use tokio::sync::Notify;
 
 use super::{Note, Worker};
 use crate::rests::Rests;
@@ -13,14 +14,17 @@ use crate::rests::Rests;
 pub(crate) struct Ear {
     worker: Weak<Worker>,
     rests: Arc<Rests>,
+    /// There may be facts for projections that follow.
+    facts: Arc<Notify>,
 }
 
 impl Ear {
     /// Of a worker, and of those who wait for results; these also without a worker.
-    pub(crate) fn new(worker: &Arc<Worker>) -> Ear {
+    pub(crate) fn new(worker: &Arc<Worker>, facts: Arc<Notify>) -> Ear {
         Ear {
             worker: Arc::downgrade(worker),
             rests: worker.rests.clone(),
+            facts,
         }
     }
 }
@@ -33,6 +37,7 @@ impl Listener for Ear {
                 (Hint::AtRest(run, state, outcome), _) => {
                     self.rests.at_rest(run, state, outcome.as_ref());
                 }
+                (Hint::Facts(_), _) => self.facts.notify_one(),
                 (hint, Some(worker)) => worker.hear(hint),
                 (Hint::Ready(..) | Hint::Mail(..) | Hint::Cancel(..), None) => {}
             }
@@ -41,6 +46,7 @@ impl Listener for Ear {
 
     fn others_committed(&self) {
         self.rests.look_again();
+        self.facts.notify_one();
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
@@ -51,6 +57,9 @@ impl Listener for Ear {
     fn others_brought(&self, news: &News) {
         if self.rests.waits_for_any(&news.at_rest) {
             self.rests.look_again();
+        }
+        if news.facts {
+            self.facts.notify_one();
         }
         let Some(worker) = self.worker.upgrade() else {
             return;
@@ -85,7 +94,11 @@ impl Worker {
                     port.post(Note::Cancel(owner.fence));
                 }
             }
-            Hint::Ready(..) | Hint::Mail(..) | Hint::Cancel(..) | Hint::AtRest(..) => {}
+            Hint::Ready(..)
+            | Hint::Mail(..)
+            | Hint::Cancel(..)
+            | Hint::Facts(_)
+            | Hint::AtRest(..) => {}
         }
     }
 }

@@ -25,11 +25,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::Notify;
 
 use crate::cx::NamedUndos;
-use crate::fact::Projections;
 use crate::flag::Flag;
 use crate::live::Handler;
 use crate::metrics::Counters;
 use crate::post::Post;
+use crate::projections::Projections;
 use crate::rests::Rests;
 
 use births::Births;

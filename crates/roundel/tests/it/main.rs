@@ -21,6 +21,7 @@ mod moving;
 mod objects;
 #[cfg(feature = "postgres")]
 mod pooled;
+mod projections;
 mod rounds;
 mod schedules;
 mod signals;

@@ -96,10 +96,7 @@ fn documents(desk: &Desk, filter: DocumentFilter) -> Page<DocumentView> {
 }
 
 fn document(desk: &Desk, path: &str) -> Option<(u64, Option<u64>)> {
-    let id = DocumentId {
-        namespace: NS,
-        path: name(path),
-    };
+    let id = DocumentId::at(NS, name(path));
     match desk.read(Query::Document(id)) {
         Ok(Answer::Documents(page)) => {
             let (_, row) = page.items.into_iter().next()?;
@@ -211,6 +208,7 @@ pub fn fa_18_what_was_decided_on_old_documents_is_refused(make: &Make) {
         let seen = vec![Seen {
             path: TOTAL,
             version,
+            generation: 0,
         }];
         let facts = vec![fact(id, 1)];
         Op::Record(Record {
@@ -335,10 +333,7 @@ pub fn inv25_facts_of_one_namespace_are_not_seen_in_another(make: &Make) {
 
 /// A counter that only a decision on its last value may raise.
 fn raise(store: &dyn Store, id: &str) -> u64 {
-    let path = DocumentId {
-        namespace: NS,
-        path: TOTAL,
-    };
+    let path = DocumentId::at(NS, TOTAL);
     loop {
         let Ok(Answer::Documents(page)) = read(store, Query::Document(path.clone())) else {
             panic!("a document is read")
@@ -358,6 +353,7 @@ fn raise(store: &dyn Store, id: &str) -> u64 {
         let seen = vec![Seen {
             path: TOTAL,
             version,
+            generation: 0,
         }];
         let record = Record {
             seen,

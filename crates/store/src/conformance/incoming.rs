@@ -62,6 +62,7 @@ fn receive(items: Vec<Item>) -> Op {
         namespace: NS,
         items,
         by: None,
+        knows: [].into(),
     })
 }
 
@@ -101,10 +102,7 @@ fn fact_of(run: &RunView) -> String {
 }
 
 fn total(desk: &Desk) -> Option<u64> {
-    let id = DocumentId {
-        namespace: NS,
-        path: TOTAL,
-    };
+    let id = DocumentId::at(NS, TOTAL);
     match desk.read(Query::Document(id)) {
         Ok(Answer::Documents(page)) => number(page.items.first()?.1.value.as_ref()?).into(),
         other => panic!("{other:?}"),

@@ -19,6 +19,7 @@ pub mod incoming;
 pub mod leftovers;
 pub mod lists;
 pub mod management;
+pub mod projections;
 pub mod queues;
 pub mod records;
 pub mod rounds;
@@ -103,6 +104,12 @@ macro_rules! conformance {
                 co_30_of_starts_that_are_alike_one_is_started
                 co_30_priority_and_delay_hold_within_a_key
                 co_30_who_is_lost_or_asked_to_end_is_found_by_its_key_too
+            }
+            projections {
+                fa_13_a_projection_follows_without_gap_or_repetition_whoever_brings_it_further
+                fa_12_a_rebuild_takes_over_in_one_commit_while_facts_arrive
+                fa_12_an_inline_projection_over_facts_is_built_before_it_is_read
+                a_process_that_lacks_an_inline_projection_records_nothing_it_folds
             }
             facts {
                 fa_05_a_fact_comes_back_with_its_envelope
@@ -315,6 +322,7 @@ mod tests {
             include_str!("claims.rs"),
             include_str!("deletes.rs"),
             include_str!("facts.rs"),
+            include_str!("projections.rs"),
             include_str!("hints.rs"),
             include_str!("audits.rs"),
             include_str!("lists.rs"),

@@ -1,10 +1,10 @@
 //! The rows alone, one operation at a time: what the simulator decides over. No locks, no clock, no
 //! transaction for user code; whoever drives it says what is committed and when.
 
-use roundel_core::check::{self, OfferRecord, Reader, Violation};
+use roundel_core::check::{self, OfferRecord, ProjectionReader, Reader, Violation};
 use roundel_core::{
-    AuditReader, FactId, FactReader, FactRow, JournalRow, LaneId, Op, Refusal, Reply, Rows, RunId,
-    Timestamp,
+    AuditReader, FactId, FactReader, FactRow, JournalRow, LaneId, Op, Position, Refusal, Reply,
+    Rows, RunId, Timestamp,
 };
 
 use super::state::Tables;
@@ -92,5 +92,17 @@ impl Model {
             let waits = rows.watchers_of(mark);
             out.extend(waits.map(|watch| FactReader::overlooked(&id, watch.1)));
         }
+        let projections = || self.tables.rows.projections.iter();
+        if projections().next().is_none() {
+            return;
+        }
+        let mut reader = ProjectionReader::default();
+        projections().for_each(|(id, row)| reader.begin(id, row));
+        for number in 1..=self.tables.rest.facts.len() as u64 {
+            reader.fact(Position { batch: 0, number });
+        }
+        let documents = self.tables.rows.documents.iter();
+        documents.for_each(|(id, row)| reader.document(id, row));
+        projections().for_each(|(id, row)| reader.end(id, row, out));
     }
 }

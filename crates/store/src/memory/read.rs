@@ -77,11 +77,8 @@ impl State {
             Query::Offers(after, limit) => Answer::Offers(tables.offers(after.as_ref(), limit)),
             Query::Parked(filter) => Answer::Parked(tables.parked(&filter)),
             Query::Audit(filter) => Answer::Audit(tables.audit(&filter)),
-            Query::Fact(id) => Answer::Facts(tables.fact(&id)),
-            Query::Facts(filter) => Answer::Facts(tables.facts(&filter)),
-            Query::Document(id) => Answer::Documents(tables.document(&id)),
-            Query::Documents(filter) => Answer::Documents(tables.documents(&filter)),
             Query::Dump => Answer::Dump(Box::new(tables.dump())),
+            of_facts => tables.of_facts(&of_facts),
         })
     }
 }
@@ -343,6 +340,7 @@ impl Tables {
                 .facts_in_order()
                 .map(|(id, row)| (id.clone(), row.clone()))
                 .collect(),
+            projections: crate::query::without_positions(all(&self.rows.projections)),
             documents: all(&self.rows.documents),
             workers: self
                 .rows

@@ -213,7 +213,7 @@ impl Tables {
                 self.rows.open_publications = open;
                 return;
             }
-            Op::Register(_) => Stage::Runs,
+            Op::Register(_) | Op::Declare(_) | Op::Follow(_) => Stage::Runs,
             Op::Commit(round) if round.caused.iter().any(is_about_scope) => Stage::Runs,
             _ => return,
         };
@@ -223,6 +223,12 @@ impl Tables {
             match need {
                 Need::Unseen(limit) => self.rows.unseen = self.unseen(limit, now),
                 Need::Subtree(run, limit) => self.rows.found = self.index.tree(run, limit),
+                Need::Tail(after, limit, _) => {
+                    self.rows.tail = Arc::new(self.tail(after, limit));
+                }
+                Need::Sweep(namespace, from, limit) => {
+                    self.rows.swept = self.swept(&namespace, &from, limit);
+                }
                 Need::Heard(id) => self.rows.found = self.index.heard(id).into_iter().collect(),
                 Need::Scope(run, execution, call) => {
                     let scope = (run, execution, call);

@@ -23,7 +23,7 @@ mod tally;
 use std::path::PathBuf;
 
 use roundel_core::check::Violation;
-use roundel_core::{Changes, Lane, Rows, RunChange, WorkerRow};
+use roundel_core::{Changes, Lane, Rows, RunChange, WorkerRow, Write};
 
 use crate::Error;
 use crate::verify::{Depth, Verifying};
@@ -45,6 +45,7 @@ pub(crate) const HOLDS: &str = "SELECT name FROM ( \
      SELECT 'subscriptions', EXISTS (SELECT 1 FROM roundel_subscription) UNION ALL \
      SELECT 'workers', EXISTS (SELECT 1 FROM roundel_worker) UNION ALL \
      SELECT 'facts', EXISTS (SELECT 1 FROM roundel_fact) UNION ALL \
+     SELECT 'projections', EXISTS (SELECT 1 FROM roundel_projection) UNION ALL \
      SELECT 'documents', EXISTS (SELECT 1 FROM roundel_document) UNION ALL \
      SELECT 'an audit', EXISTS (SELECT 1 FROM roundel_audit)) AS tables WHERE there";
 
@@ -243,6 +244,12 @@ async fn copy(
         let (changes, next) = source.page(here).await?;
         lanes.extend(changes.lanes.iter().cloned());
         tally.add(&changes);
+        let mut changes = changes;
+        for (_, write) in &mut changes.projections {
+            if let Write::Insert(row) | Write::Update(row) = write {
+                target.place(row).await?;
+            }
+        }
         let rows = beside(&changes, &lanes)?;
         target.write(&changes, &rows).await?;
         report.say(Phase::Copying, tally.runs());

@@ -2,8 +2,8 @@
 
 use roundel_core::check::RunRecord;
 use roundel_core::{
-    AuditId, Changes, DocumentId, GateId, KeyId, OfferId, PublicationId, Rows, RunChange, RunId,
-    RunRow, Timestamp, WorkerRow, Write,
+    AuditId, Changes, DocumentId, GateId, KeyId, OfferId, ProjectionRow, PublicationId, Rows,
+    RunChange, RunId, RunRow, Timestamp, WorkerRow, Write,
 };
 
 use super::Place;
@@ -31,6 +31,7 @@ pub(crate) enum At {
     Audit(Option<AuditId>),
     Facts(Option<Position>),
     Documents(Option<DocumentId>),
+    Projections,
 }
 
 impl At {
@@ -58,7 +59,8 @@ impl At {
             At::Facts(_) if more => unreachable!("their pages say where they end"),
             At::Facts(_) => At::Documents(None),
             At::Documents(_) if more => At::Documents(last(&changes.documents)),
-            At::Documents(_) => return None,
+            At::Documents(_) => At::Projections,
+            At::Projections => return None,
         })
     }
 }
@@ -196,6 +198,7 @@ impl Side {
             At::Audit(after) => self.audit(after).await,
             At::Facts(after) => self.facts(after).await,
             At::Documents(after) => self.documents(after).await,
+            At::Projections => self.projections().await,
             at => either!(self, page(&at)),
         }
     }
@@ -254,6 +257,52 @@ impl Side {
         };
         let next = At::Documents(after).next(&changes, page.more);
         Ok((changes, next))
+    }
+
+    async fn projections(&mut self) -> Result<Step, Error> {
+        let query = Query::Projections {
+            namespace: None,
+            count: false,
+        };
+        let Answer::Projections(all) = self.read(query).await? else {
+            unreachable!("projections were asked for")
+        };
+        let changes = Changes {
+            projections: put(all.projections).collect(),
+            ..Changes::default()
+        };
+        Ok((changes, None))
+    }
+
+    /// Says where a projection is among the facts here, which stand elsewhere than where they came
+    /// from: it has passed as many.
+    pub(super) async fn place(&mut self, row: &mut ProjectionRow) -> Result<(), Error> {
+        for build in [row.live.as_mut(), row.next.as_mut()].into_iter().flatten() {
+            build.position = self.after(build.facts).await?;
+            if let Some(stuck) = &mut build.stuck {
+                stuck.position = self.after(build.facts + 1).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the fact of this number stands, from 1.
+    async fn after(&mut self, facts: u64) -> Result<Position, Error> {
+        let (mut at, mut passed) = (Position::default(), 0);
+        while passed < facts {
+            let left = usize::try_from(facts - passed).unwrap_or(AUDIT);
+            let filter = FactFilter {
+                after: Some(at),
+                limit: left.min(AUDIT),
+                ..FactFilter::default()
+            };
+            let Answer::Facts(page) = self.read(Query::Facts(filter)).await? else {
+                unreachable!("facts were asked for")
+            };
+            let Some(last) = page.items.last() else { break };
+            (at, passed) = (last.position, passed + page.items.len() as u64);
+        }
+        Ok(at)
     }
 
     pub(super) async fn write(&mut self, changes: &Changes, rows: &Rows) -> Result<(), Error> {

@@ -5,8 +5,10 @@ use std::fmt::Debug;
 
 use roundel_core::{Changes, RunChange, Write, digest};
 
+use crate::query::without_positions;
+
 /// The kinds, in the order in which they are counted.
-const KINDS: [&str; 19] = [
+const KINDS: [&str; 20] = [
     "workflows",
     "runs",
     "journal rows",
@@ -26,6 +28,7 @@ const KINDS: [&str; 19] = [
     "queues",
     "facts",
     "documents",
+    "projections",
 ];
 
 /// What was counted.
@@ -71,6 +74,17 @@ impl Tally {
         self.all(16, &changes.queues, |_| Vec::new());
         self.all(17, &changes.facts, |row| row.data.as_str().into());
         self.all(18, &changes.documents, |row| json(&row.value));
+        // Where they are among facts, each database says otherwise.
+        let views = changes
+            .projections
+            .iter()
+            .filter_map(|(id, write)| match write {
+                Write::Insert(row) | Write::Update(row) => Some((id.clone(), row.clone())),
+                Write::Delete => None,
+            });
+        for view in without_positions(views.collect()) {
+            self.row(19, &view, &[]);
+        }
     }
 
     fn all<K: Debug, V: Debug>(

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    Hint, Lane, LaneId, Name, Need, Op, PublicationId, QueueId, Reply, Rows, RunChange, RunId,
-    Stage, Timestamp, WorkerId, decide, limits, needs,
+    DocumentId, Hint, Lane, LaneId, Name, Need, Op, PublicationId, QueueId, Reply, Rows, RunChange,
+    RunId, Stage, Tail, Timestamp, WorkerId, decide, limits, needs,
 };
 
 use super::clock::ServerClock;
@@ -64,6 +64,8 @@ struct Searched {
     unseen: Vec<WorkerId>,
     scopes: BTreeMap<(RunId, u32, u32), Vec<RunId>>,
     permits: BTreeMap<QueueId, Permits>,
+    tail: Arc<Tail>,
+    swept: Vec<DocumentId>,
 }
 
 /// What one transaction came to.
@@ -301,6 +303,13 @@ impl Batch<'_> {
             }
             Need::Unseen(limit) => to.unseen = self.loading().unseen(limit, now).await?,
             Need::Subtree(run, limit) => to.found = self.loading().subtree(run, limit).await?,
+            Need::Tail(after, limit, settled) => {
+                let found = self.loading().tail(after, (limit, settled)).await?;
+                to.tail = Arc::new(found);
+            }
+            Need::Sweep(namespace, path, limit) => {
+                to.swept = self.loading().sweep((&namespace, &path), limit).await?;
+            }
             Need::Heard(id) => to.found = self.loading().heard(id).await?,
             Need::Scope(run, execution, call) => {
                 let scope = (run, execution, call);
@@ -327,6 +336,8 @@ impl Batch<'_> {
         self.rows.unseen.clone_from(&searched.unseen);
         self.rows.scopes.clone_from(&searched.scopes);
         self.rows.permits.clone_from(&searched.permits);
+        self.rows.tail.clone_from(&searched.tail);
+        self.rows.swept.clone_from(&searched.swept);
         self.rows.looked_at.clone_from(&searched.found.looked_at);
         self.rows.searched_at = self.now;
     }
@@ -338,6 +349,8 @@ impl Batch<'_> {
         self.rows.unseen.clear();
         self.rows.scopes.clear();
         self.rows.permits.clear();
+        self.rows.tail = Arc::default();
+        self.rows.swept.clear();
         self.rows.looked_at.clear();
     }
 

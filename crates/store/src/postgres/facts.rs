@@ -6,7 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use roundel_core::{Changes, DocumentId, FactId, FactRow, LockId, Name, StreamId, StreamRow};
+use roundel_core::{
+    Changes, DocumentId, FactId, FactRow, LockId, Name, Need, Passing, StreamId, StreamRow, Tail,
+};
+
+use sqlx::postgres::PgArguments as Arguments;
 
 use super::link::{Link, arrays, values};
 use super::load::Loading;
@@ -15,8 +19,11 @@ use super::read::{Read, Reader, cut, page};
 use super::trouble::Trouble;
 use super::values::Id;
 use super::write::parted;
-use crate::cells::{self, Cells, fact_columns, number};
-use crate::query::{DocumentFilter, DocumentView, FactFilter, FactView};
+use crate::cells::{self, Cells, document_columns, fact_columns, number};
+use crate::query::{
+    DocumentFilter, DocumentView, FactFilter, FactView, Projected, ProjectionView,
+    without_positions,
+};
 use crate::{Answer, Page, Position, Query};
 
 /// What is asked for may have no row to lock. The lock's number is made of its names and of whose
@@ -47,11 +54,35 @@ const STREAMS: &str = "SELECT asked.namespace, asked.name, last.stream_version, 
      SELECT stream_version, xid FROM roundel_fact AS fact WHERE fact.namespace = asked.namespace \
      AND fact.stream = asked.name AND fact.stream IS NOT NULL \
      ORDER BY stream_version DESC LIMIT 1) AS last";
-const DOCUMENTS: &str = "SELECT found.namespace, found.path, version, value, at, \
-     (xid > pg_current_xact_id()::text::bigint) \
-     FROM unnest($1::text[], $2::text[]) AS asked (namespace, path) \
+const DOCUMENTS: &str = concat!(
+    "SELECT ",
+    document_columns!("found."),
+    ", (xid > pg_current_xact_id()::text::bigint) \
+     FROM unnest($1::text[], $2::text[], $3::bigint[]) AS asked (namespace, path, generation) \
      JOIN roundel_document AS found ON found.namespace = asked.namespace \
-     AND found.path = asked.path";
+     AND found.path = asked.path AND found.generation = asked.generation"
+);
+const PROJECTIONS: &str = "SELECT namespace, name, said FROM roundel_projection \
+     WHERE $1::text IS NULL OR namespace = $1 ORDER BY namespace, name";
+const PROJECTION_PUT: &str = "INSERT INTO roundel_projection (namespace, name, generation, said) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) \
+     ON CONFLICT (namespace, name) DO UPDATE SET generation = excluded.generation, \
+     said = excluded.said";
+/// Facts after a position: those before which none can come any more, or all.
+const TAIL: &str = concat!(
+    "SELECT xid, number, ",
+    fact_columns!(),
+    " FROM roundel_fact WHERE (xid, number) > ($1, $2) \
+     AND (NOT $3 OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
+     ORDER BY xid, number LIMIT $4"
+);
+const HEAD: &str = "SELECT xid, number FROM roundel_fact ORDER BY xid DESC, number DESC LIMIT 1";
+const COUNT: &str = "SELECT 0::bigint, count(*) FROM roundel_fact";
+const SWEEP: &str = concat!(
+    "SELECT ",
+    document_columns!(""),
+    " FROM roundel_document WHERE namespace = $1 AND path >= $2 ORDER BY path, generation LIMIT $3"
+);
 const FACT_INSERT: &str = concat!(
     "INSERT INTO roundel_fact (",
     fact_columns!(),
@@ -63,11 +94,14 @@ const FACT_INSERT: &str = concat!(
      ORDER BY place"
 );
 const DOCUMENT_PUT: &str = "INSERT INTO roundel_document \
-     (namespace, path, version, value, at, xid) \
+     (namespace, path, generation, version, value, at, projection, xid) \
      SELECT *, pg_current_xact_id()::text::bigint FROM unnest($1::text[], $2::text[], \
-     $3::bigint[], $4::bytea[], $5::bigint[]) \
-     ON CONFLICT (namespace, path) DO UPDATE SET version = excluded.version, \
-     value = excluded.value, at = excluded.at, xid = excluded.xid";
+     $3::bigint[], $4::bigint[], $5::bytea[], $6::bigint[], $7::text[]) \
+     ON CONFLICT (namespace, path, generation) DO UPDATE SET version = excluded.version, \
+     value = excluded.value, at = excluded.at, projection = excluded.projection, \
+     xid = excluded.xid";
+const DOCUMENT_DELETE: &str = "DELETE FROM roundel_document WHERE (namespace, path, generation) IN \
+     (SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[]))";
 
 const READ_FACT: &str = concat!(
     "SELECT xid, number, ",
@@ -92,15 +126,32 @@ const READ_STREAM: &str = concat!(
      AND stream_version > $3 AND ($4::text IS NULL OR kind = $4) \
      ORDER BY stream_version LIMIT $5"
 );
-const READ_DOCUMENTS: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
-     WHERE namespace = $1 AND path >= $2 AND path < $3 AND path <> $4 \
-     AND ($5 OR value IS NOT NULL) ORDER BY path LIMIT $6";
-/// Of all tenants.
-const ALL_READ_DOCUMENTS: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
-     WHERE (namespace, path) > ($1, $2) AND ($3 OR value IS NOT NULL) \
-     ORDER BY namespace, path LIMIT $4";
-const READ_DOCUMENT: &str = "SELECT namespace, path, version, value, at FROM roundel_document \
-     WHERE namespace = $1 AND path = $2";
+const READ_DOCUMENTS: &str = concat!(
+    "SELECT ",
+    document_columns!("d."),
+    " FROM roundel_document AS d LEFT JOIN roundel_projection AS p \
+     ON p.namespace = d.namespace AND p.name = d.projection \
+     WHERE d.namespace = $1 AND d.path >= $2 AND d.path < $3 AND d.path <> $4 \
+     AND ($5 OR d.value IS NOT NULL) \
+     AND d.generation = CASE WHEN p.name IS NULL THEN 0 ELSE p.generation END \
+     ORDER BY d.path LIMIT $6"
+);
+/// Of all tenants and generations.
+const ALL_READ_DOCUMENTS: &str = concat!(
+    "SELECT ",
+    document_columns!(""),
+    " FROM roundel_document WHERE (namespace, path, generation) > ($1, $2, $3) \
+     AND ($4 OR value IS NOT NULL) ORDER BY namespace, path, generation LIMIT $5"
+);
+/// Which generation is read, the projection says.
+const READ_DOCUMENT: &str = concat!(
+    "SELECT ",
+    document_columns!("d."),
+    " FROM roundel_document AS d LEFT JOIN roundel_projection AS p \
+     ON p.namespace = d.namespace AND p.name = d.projection \
+     WHERE d.namespace = $1 AND d.path = $2 \
+     AND d.generation = CASE WHEN p.name IS NULL THEN 0 ELSE p.generation END"
+);
 
 impl Loading<'_> {
     /// Holds these alone, or notes that others do.
@@ -166,9 +217,10 @@ impl Loading<'_> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let names = arrays![wanted; id => id.namespace.as_str(), id.path.as_str()];
+        let names = arrays![wanted; id =>
+            id.namespace.as_str(), id.path.as_str(), i64::from(id.generation)];
         for row in self.link.all(DOCUMENTS, names).await? {
-            in_order(&row, 5)?;
+            in_order(&row, 7)?;
             let (id, row) = cells::document(&row)?;
             self.rows.documents.load(id, Some(row));
         }
@@ -177,6 +229,64 @@ impl Loading<'_> {
         }
         Ok(())
     }
+}
+
+impl Loading<'_> {
+    pub(super) async fn projections(&mut self, namespaces: BTreeSet<Name>) -> Result<(), Trouble> {
+        for namespace in namespaces {
+            let values = values![Some(namespace.as_str())];
+            for row in self.link.all(PROJECTIONS, values).await? {
+                let (id, row) = cells::projection(&row)?;
+                self.rows.projections.load(id, Some(row));
+            }
+            self.known.whole.insert(Need::Projections(namespace));
+        }
+        Ok(())
+    }
+
+    /// The facts after this one; and whether there are more, before which others may come.
+    pub(super) async fn tail(
+        &mut self,
+        after: Position,
+        (limit, settled): (usize, bool),
+    ) -> Result<Tail, Trouble> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut tail = Tail::default();
+        for row in self.link.all(TAIL, asked(after, settled, limit)?).await? {
+            let FactView { position, id, row } = cells::fact(&row)?;
+            tail.facts.push(Passing::new(position, id, row));
+        }
+        if settled && tail.facts.is_empty() {
+            let more = self.link.all(TAIL, asked(after, false, 1)?).await?;
+            tail.unsettled = !more.is_empty();
+        }
+        Ok(tail)
+    }
+
+    pub(super) async fn sweep(
+        &mut self,
+        (namespace, path): (&Name, &str),
+        limit: usize,
+    ) -> Result<Vec<DocumentId>, Trouble> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let values = values![namespace.as_str(), path, limit];
+        let mut swept = Vec::new();
+        for row in self.link.all(SWEEP, values).await? {
+            let (id, row) = cells::document(&row)?;
+            self.rows.documents.load(id.clone(), Some(row));
+            swept.push(id);
+        }
+        Ok(swept)
+    }
+}
+
+fn asked(after: Position, settled: bool, limit: i64) -> Result<Arguments, Trouble> {
+    Ok(values![
+        number(after.batch),
+        number(after.number),
+        settled,
+        limit
+    ])
 }
 
 /// Refuses a transaction that comes after one that began later.
@@ -201,12 +311,26 @@ pub(super) async fn write(link: &mut Link, changes: &Changes) -> Result<(), Trou
             stream(row).0.map(|name| name.as_str().to_owned()), stream(row).1.map(number)];
         link.execute(FACT_INSERT, values).await?;
     }
-    let (put, _) = parted(&changes.documents);
+    let (put, _) = parted(&changes.projections);
     if !put.is_empty() {
         let values = arrays![put; (id, row) =>
-            id.namespace.as_str(), id.path.as_str(), number(row.version),
-            row.value.as_ref().map(|value| value.as_str().as_bytes()), row.at.0];
+            id.namespace.as_str(), id.name.as_str(),
+            row.live.as_ref().map(|live| i64::from(live.generation)),
+            cells::said(row).into_bytes()];
+        link.execute(PROJECTION_PUT, values).await?;
+    }
+    let (put, deleted) = parted(&changes.documents);
+    if !put.is_empty() {
+        let values = arrays![put; (id, row) =>
+            id.namespace.as_str(), id.path.as_str(), i64::from(id.generation),
+            number(row.version), row.value.as_ref().map(|value| value.as_str().as_bytes()),
+            row.at.0, row.projection.as_str()];
         link.execute(DOCUMENT_PUT, values).await?;
+    }
+    if !deleted.is_empty() {
+        let values = arrays![deleted; id =>
+            id.namespace.as_str(), id.path.as_str(), i64::from(id.generation)];
+        link.execute(DOCUMENT_DELETE, values).await?;
     }
     Ok(())
 }
@@ -219,6 +343,9 @@ impl Reader<'_> {
             Query::Facts(filter) => Answer::Facts(self.facts(filter).await?),
             Query::Document(id) => Answer::Documents(cut(self.document(id).await?, 1)),
             Query::Documents(filter) => Answer::Documents(self.documents(filter).await?),
+            Query::Projections { namespace, count } => {
+                Answer::Projections(self.projections(namespace.as_ref(), *count).await?)
+            }
             _ => unreachable!("a question about something else"),
         })
     }
@@ -265,6 +392,21 @@ impl Reader<'_> {
         self.all(READ_DOCUMENT, values, cells::document).await
     }
 
+    async fn projections(&mut self, namespace: Option<&Name>, count: bool) -> Read<Projected> {
+        let values = values![namespace.map(Name::as_str)];
+        let projections = self.all(PROJECTIONS, values, cells::projection).await?;
+        let head = self.all(HEAD, values![], cells::position).await?;
+        let facts = match count {
+            true => self.all(COUNT, values![], cells::position).await?.pop(),
+            false => None,
+        };
+        Ok(Projected {
+            projections,
+            head: head.into_iter().next().unwrap_or_default(),
+            facts: facts.map(|counted| counted.number),
+        })
+    }
+
     async fn documents(&mut self, filter: &DocumentFilter) -> Read<Page<DocumentView>> {
         let limit = page(filter.limit);
         let (after_namespace, after) = filter.after_names();
@@ -274,7 +416,14 @@ impl Reader<'_> {
             let values = values![namespace.as_str(), from, to, after, removed, limit + 1];
             self.all(READ_DOCUMENTS, values, cells::document).await?
         } else {
-            let values = values![after_namespace, after, filter.removed, limit + 1];
+            let generation = filter.after_generation();
+            let values = values![
+                after_namespace,
+                after,
+                generation,
+                filter.removed,
+                limit + 1
+            ];
             self.all(ALL_READ_DOCUMENTS, values, cells::document)
                 .await?
         };
@@ -291,7 +440,13 @@ impl Reader<'_> {
     }
 
     pub(super) async fn every_document(&mut self) -> Read<Vec<DocumentView>> {
-        let values = values!["", "", true, i64::MAX];
+        let values = values!["", "", -1_i64, true, i64::MAX];
         self.all(ALL_READ_DOCUMENTS, values, cells::document).await
+    }
+
+    pub(super) async fn every_projection(&mut self) -> Read<Vec<ProjectionView>> {
+        let values = values![None::<&str>];
+        let all = self.all(PROJECTIONS, values, cells::projection).await?;
+        Ok(without_positions(all))
     }
 }

@@ -34,6 +34,12 @@ pub(super) fn audit_of(namespace: &Name) -> Topic {
     (namespace.clone(), Name::constant("roundel audit"))
 }
 
+/// Which projections there are is held as a topic is: by those who record together, by one who
+/// changes them alone.
+pub(super) fn projections_of(namespace: &Name) -> Topic {
+    (namespace.clone(), Name::constant("roundel projections"))
+}
+
 /// How a topic is held: by those who publish together, by one who subscribes alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Hold {
@@ -91,6 +97,7 @@ impl Missed {
                 self.topics.contains(&(namespace.clone(), topic.clone()))
             }
             Need::Audit(namespace) => self.topics.contains(&audit_of(namespace)),
+            Need::Projections(namespace) => self.topics.contains(&projections_of(namespace)),
             Need::Run(run)
             | Need::Subtree(run, _)
             | Need::Waits(run, _)
@@ -107,7 +114,9 @@ impl Missed {
             | Need::Unseen(_)
             | Need::Fact(_)
             | Need::Stream(_)
-            | Need::Document(_) => false,
+            | Need::Document(_)
+            | Need::Tail(..)
+            | Need::Sweep(..) => false,
         }
     }
 
@@ -125,6 +134,9 @@ impl Missed {
                 self.topics.insert((namespace.clone(), topic.clone()));
             }
             Need::Audit(namespace) => drop(self.topics.insert(audit_of(namespace))),
+            Need::Projections(namespace) => {
+                self.topics.insert(projections_of(namespace));
+            }
             Need::Run(run) => drop(self.runs.insert(*run)),
             _ => {}
         }
@@ -141,6 +153,8 @@ pub(super) fn is_search(need: &Need) -> bool {
             | Need::OpenPublications(..)
             | Need::Heard(_)
             | Need::Permits(_)
+            | Need::Tail(..)
+            | Need::Sweep(..)
             | Need::Scope(..)
     )
 }
@@ -173,6 +187,10 @@ impl Known {
                 let held = self.topics.get(&(namespace.clone(), topic.clone()));
                 self.whole.contains(need) && held.is_some_and(|hold| *hold >= hold_of(op))
             }
+            Need::Projections(namespace) => {
+                let held = self.topics.get(&projections_of(namespace));
+                self.whole.contains(need) && held.is_some_and(|hold| *hold >= hold_of(op))
+            }
             Need::Mail(run, name, limit) => self.has_mail(*run, name, *limit, rows),
             Need::Offers(gate, limit) => self.has_offers(gate, *limit, rows),
             Need::Waiters(gate, limit) => self.has_waiters(gate, *limit, rows),
@@ -183,6 +201,8 @@ impl Known {
             | Need::OpenPublications(..)
             | Need::Heard(_)
             | Need::Permits(_)
+            | Need::Tail(..)
+            | Need::Sweep(..)
             | Need::Scope(..) => false,
         }
     }
@@ -273,7 +293,8 @@ pub(super) fn mail_of(run: RunId, rows: &Rows) -> Vec<MailId> {
 /// How an operation holds the topics that it asks about.
 pub(super) fn hold_of(op: &Op) -> Hold {
     match op.asked() {
-        Op::Subscribe(_) => Hold::Alone,
+        Op::Subscribe(_) | Op::Declare(_) | Op::Rebuild(_) | Op::SkipFact(_) => Hold::Alone,
+        Op::Follow(follow) if follow.alone => Hold::Alone,
         _ => Hold::Shared,
     }
 }

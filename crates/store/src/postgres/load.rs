@@ -43,6 +43,7 @@ pub(super) struct Wanted {
     facts: BTreeSet<FactId>,
     streams: BTreeSet<StreamId>,
     documents: BTreeSet<DocumentId>,
+    projections: BTreeSet<Name>,
 }
 
 /// What loads.
@@ -86,6 +87,13 @@ impl Wanted {
                 *held = (*held).max(hold);
                 self.subscribers.insert(topic);
             }
+            Need::Projections(namespace) => {
+                let hold = known::hold_of(op);
+                let topic = known::projections_of(&namespace);
+                let held = self.topics.entry(topic).or_insert(hold);
+                *held = (*held).max(hold);
+                self.projections.insert(namespace);
+            }
             Need::Audit(namespace) => {
                 self.topics
                     .insert(known::audit_of(&namespace), known::Hold::Alone);
@@ -97,6 +105,8 @@ impl Wanted {
             | Need::OpenPublications(..)
             | Need::Heard(_)
             | Need::Permits(_)
+            | Need::Tail(..)
+            | Need::Sweep(..)
             | Need::Scope(..) => {
                 unreachable!("searches are made one by one")
             }
@@ -113,6 +123,7 @@ impl Loading<'_> {
             self.topic(topic, *hold).await?;
         }
         self.locks(&wanted.locks).await?;
+        self.projections(wanted.projections).await?;
         self.facts(&wanted.facts).await?;
         self.streams(&wanted.streams).await?;
         self.documents(&wanted.documents).await?;

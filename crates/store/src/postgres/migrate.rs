@@ -7,7 +7,7 @@ use crate::cells::Cells;
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [(&str, &str); 7] = [
+const MIGRATIONS: [(&str, &str); 8] = [
     (
         "0001_runs",
         include_str!("../../migrations/postgres/0001_runs.sql"),
@@ -35,6 +35,10 @@ const MIGRATIONS: [(&str, &str); 7] = [
     (
         "0007_run_states",
         include_str!("../../migrations/postgres/0007_run_states.sql"),
+    ),
+    (
+        "0008_projections",
+        include_str!("../../migrations/postgres/0008_projections.sql"),
     ),
 ];
 

@@ -23,7 +23,7 @@ const LOCK: &str = "LOCK TABLE roundel_meta, roundel_lane, roundel_run, roundel_
      roundel_mail, roundel_wait, roundel_gate, roundel_offer, roundel_key, roundel_watch, \
      roundel_state, roundel_worker, roundel_label, roundel_committer, roundel_subscription, \
      roundel_publication, roundel_latch, roundel_queue, roundel_audit, \
-     roundel_fact, roundel_document IN EXCLUSIVE MODE";
+     roundel_fact, roundel_projection, roundel_document IN EXCLUSIVE MODE";
 /// It is one transaction, however long that takes; but not for ever, if its client is lost.
 const LIMITS: &str = "SET LOCAL statement_timeout = '10min'; \
      SET LOCAL idle_in_transaction_session_timeout = '10min'";
@@ -205,7 +205,7 @@ impl Side {
                 changes.workers = put(workers).collect();
                 0
             }
-            At::Audit(_) | At::Facts(_) | At::Documents(_) => {
+            At::Audit(_) | At::Facts(_) | At::Documents(_) | At::Projections => {
                 unreachable!("it is asked for as everywhere")
             }
         };

@@ -146,6 +146,9 @@ fn texts(own: &str, news: &News) -> Vec<String> {
     if news.mail {
         first.push_str(" mail");
     }
+    if news.facts {
+        first.push_str(" facts");
+    }
     let mut texts = vec![first];
     for runs in news.at_rest.chunks(RUNS) {
         let ids = runs.iter().map(|run| run.0.simple().to_string());
@@ -161,6 +164,7 @@ fn read(text: &str) -> Option<News> {
     for word in text.split(' ') {
         match word.split_once('=') {
             None if word == "mail" => news.mail = true,
+            None if word == "facts" => news.facts = true,
             Some(("ready", at)) => news.ready = Some(Timestamp(at.parse().ok()?)),
             Some(("rest", ids)) => {
                 for id in ids.as_bytes().chunks(32) {
@@ -184,6 +188,7 @@ mod tests {
         let news = News {
             ready: Some(Timestamp(-7)),
             mail: true,
+            facts: true,
             at_rest: (0..2 * RUNS as u128 + 1).map(run).collect(),
         };
         let texts = texts("me", &news);
@@ -193,6 +198,7 @@ mod tests {
             let part = read(text.strip_prefix("me ").unwrap()).unwrap();
             heard.ready = heard.ready.or(part.ready);
             heard.mail |= part.mail;
+            heard.facts |= part.facts;
             heard.at_rest.extend(part.at_rest);
         }
         assert_eq!(heard, news);

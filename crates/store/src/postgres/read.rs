@@ -402,6 +402,7 @@ impl<'a> Reader<'a> {
             queues: self.all(DUMP_QUEUES, values![], cells::queue).await?,
             audit: self.all(DUMP_AUDIT, values![], cells::audit).await?,
             facts: self.every_fact().await?,
+            projections: self.every_projection().await?,
             documents: self.every_document().await?,
         })
     }

@@ -112,7 +112,7 @@ impl Shared {
     /// Other processes may have something to do.
     pub(super) fn tell_others(&self, hints: &[Hint]) {
         let mut fresh = lock(&self.fresh);
-        let before = (fresh.ready, fresh.mail, fresh.at_rest.len());
+        let before = (fresh.ready, fresh.mail, fresh.facts, fresh.at_rest.len());
         for hint in hints {
             match hint {
                 Hint::Ready(_, at) => {
@@ -121,6 +121,7 @@ impl Shared {
                 Hint::Mail(_, owner, _) | Hint::Cancel(_, owner) => {
                     fresh.mail |= !self.workers().contains(&owner.worker);
                 }
+                Hint::Facts(_) => fresh.facts = true,
                 // Whoever hears of fewer looks for himself, later.
                 Hint::AtRest(run, ..) if fresh.at_rest.len() < MOST_TOLD => {
                     fresh.at_rest.push(*run);
@@ -128,7 +129,7 @@ impl Shared {
                 Hint::AtRest(..) => {}
             }
         }
-        if before != (fresh.ready, fresh.mail, fresh.at_rest.len()) {
+        if before != (fresh.ready, fresh.mail, fresh.facts, fresh.at_rest.len()) {
             self.news.notify_one();
         }
     }

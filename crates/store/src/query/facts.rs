@@ -1,41 +1,8 @@
 //! Questions about facts and documents.
 
-use std::fmt;
-use std::num::ParseIntError;
-use std::str::FromStr;
-
-use roundel_core::{DocumentId, DocumentRow, FactId, FactRow, Name, RunId};
-
-/// Where a fact stands among all. Only PostgreSQL has more than one batch: its transactions.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Position {
-    /// The transaction.
-    pub batch: u64,
-    /// The number in it.
-    pub number: u64,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.batch {
-            0 => write!(f, "{}", self.number),
-            batch => write!(f, "{batch}.{}", self.number),
-        }
-    }
-}
-
-impl FromStr for Position {
-    type Err = ParseIntError;
-
-    /// As it is shown.
-    fn from_str(text: &str) -> Result<Position, ParseIntError> {
-        let (batch, number) = text.split_once('.').unwrap_or(("0", text));
-        Ok(Position {
-            batch: batch.parse()?,
-            number: number.parse()?,
-        })
-    }
-}
+use roundel_core::{
+    DocumentId, DocumentRow, FactId, FactRow, Name, Position, ProjectionId, ProjectionRow, RunId,
+};
 
 /// A fact, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +17,20 @@ pub struct FactView {
 
 /// A document.
 pub type DocumentView = (DocumentId, DocumentRow);
+
+/// A projection.
+pub type ProjectionView = (ProjectionId, ProjectionRow);
+
+/// Projections, and how far facts are.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Projected {
+    /// By name.
+    pub projections: Vec<ProjectionView>,
+    /// Where the last fact stands.
+    pub head: Position,
+    /// How many facts there are, if that was asked for.
+    pub facts: Option<u64>,
+}
 
 /// Which facts.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -73,7 +54,7 @@ pub struct FactFilter {
 /// Which documents.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct DocumentFilter {
-    /// Of which tenant; of all if none is said.
+    /// Of which tenant, those that are read; of all tenants and generations if none is said.
     pub namespace: Option<Name>,
     /// Whose path begins like this; looked at only if a tenant is said.
     pub prefix: String,
@@ -86,6 +67,12 @@ pub struct DocumentFilter {
 }
 
 impl DocumentFilter {
+    /// The generation of the last of the page before.
+    pub(crate) fn after_generation(&self) -> i64 {
+        let after = self.after.as_ref();
+        after.map_or(-1, |id| i64::from(id.generation))
+    }
+
     /// Namespace and path of the last of the page before.
     pub(crate) fn after_names(&self) -> (&str, &str) {
         let after = self.after.as_ref();
@@ -96,5 +83,22 @@ impl DocumentFilter {
     pub(crate) fn range(&self) -> (String, String) {
         let from = self.prefix.as_str().max(self.after_names().1);
         (from.to_owned(), [&self.prefix, "\u{10FFFF}"].concat())
+    }
+}
+
+/// Where the facts stand that projections have passed differs between stores, and so do the numbers
+/// of transactions: how many they have passed does not.
+pub(crate) fn without_positions(mut views: Vec<ProjectionView>) -> Vec<ProjectionView> {
+    views.iter_mut().for_each(|(_, row)| forget_positions(row));
+    views
+}
+
+/// The same, of one.
+pub(crate) fn forget_positions(row: &mut ProjectionRow) {
+    for build in [row.live.as_mut(), row.next.as_mut()].into_iter().flatten() {
+        build.position = Position::default();
+        if let Some(stuck) = &mut build.stuck {
+            stuck.position = Position::default();
+        }
     }
 }

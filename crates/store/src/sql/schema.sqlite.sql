@@ -490,12 +490,24 @@ CREATE UNIQUE INDEX roundel_fact_stream
     ON roundel_fact (namespace, stream, stream_version) WHERE stream IS NOT NULL;
 CREATE INDEX roundel_fact_run ON roundel_fact (run) WHERE run IS NOT NULL;
 
--- What facts came to.
+-- What is known of projections. `said` is all of it, as JSON; `generation` is the building of its
+-- documents that is read, if there is one.
+CREATE TABLE roundel_projection (
+    namespace  TEXT NOT NULL CHECK (octet_length(namespace) BETWEEN 1 AND 256),
+    name       TEXT NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 256),
+    generation INTEGER,
+    said       TEXT NOT NULL,
+    PRIMARY KEY (namespace, name)
+) STRICT, WITHOUT ROWID;
+
+-- What facts came to, whose that is, and in which building of it.
 CREATE TABLE roundel_document (
-    namespace TEXT NOT NULL CHECK (octet_length(namespace) BETWEEN 1 AND 256),
-    path      TEXT NOT NULL CHECK (octet_length(path) BETWEEN 1 AND 256),
-    version   INTEGER NOT NULL CHECK (version > 0),
-    value     TEXT,
-    at        INTEGER NOT NULL,
-    PRIMARY KEY (namespace, path)
+    namespace  TEXT NOT NULL CHECK (octet_length(namespace) BETWEEN 1 AND 256),
+    path       TEXT NOT NULL CHECK (octet_length(path) BETWEEN 1 AND 256),
+    generation INTEGER NOT NULL,
+    projection TEXT NOT NULL,
+    version    INTEGER NOT NULL CHECK (version > 0),
+    value      TEXT,
+    at         INTEGER NOT NULL,
+    PRIMARY KEY (namespace, path, generation)
 ) STRICT, WITHOUT ROWID;

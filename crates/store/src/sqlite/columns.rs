@@ -109,6 +109,14 @@ pub(super) fn document(row: &Row<'_>) -> Result<crate::DocumentView> {
     cells::document(row).map_err(wrapped)
 }
 
+pub(super) fn projection(row: &Row<'_>) -> Result<crate::ProjectionView> {
+    cells::projection(row).map_err(wrapped)
+}
+
+pub(super) fn position(row: &Row<'_>) -> Result<crate::Position> {
+    cells::position(row).map_err(wrapped)
+}
+
 pub(super) fn stream(row: &Row<'_>) -> Result<u64> {
     cells::stream(row, 0).map_err(wrapped)
 }

@@ -204,6 +204,11 @@ impl<'c> Loads<'c> {
             Need::Fact(id) => self.facts.fact(id, rows)?,
             Need::Stream(id) => self.facts.stream(id, rows)?,
             Need::Document(id) => self.facts.document(id, rows)?,
+            Need::Projections(namespace) => self.facts.projections(namespace, rows)?,
+            Need::Tail(after, limit, _) => self.facts.tail(*after, *limit, rows)?,
+            Need::Sweep(namespace, path, limit) => {
+                self.facts.sweep((namespace, path), *limit, rows)?;
+            }
             Need::Lock(_) => unreachable!("one process writes at a time"),
             Need::Audit(namespace) => self.scopes.last_audit(namespace, rows)?,
             Need::Scope(run, execution, call) => {

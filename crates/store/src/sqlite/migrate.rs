@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result};
 
 /// Each brings the schema from the version before to the next; the first makes version 1. They
 /// are never edited.
-const MIGRATIONS: [(&str, &str); 11] = [
+const MIGRATIONS: [(&str, &str); 12] = [
     (
         "0001_runs",
         include_str!("../../migrations/sqlite/0001_runs.sql"),
@@ -49,6 +49,10 @@ const MIGRATIONS: [(&str, &str); 11] = [
     (
         "0011_facts",
         include_str!("../../migrations/sqlite/0011_facts.sql"),
+    ),
+    (
+        "0012_projections",
+        include_str!("../../migrations/sqlite/0012_projections.sql"),
     ),
 ];
 

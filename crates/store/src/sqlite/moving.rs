@@ -209,7 +209,7 @@ impl Side {
                 changes.workers = put(workers).collect();
                 0
             }
-            At::Audit(_) | At::Facts(_) | At::Documents(_) => {
+            At::Audit(_) | At::Facts(_) | At::Documents(_) | At::Projections => {
                 unreachable!("it is asked for as everywhere")
             }
         };

@@ -362,6 +362,7 @@ impl Reader<'_> {
             queues: self.all(DUMP_QUEUES, [], columns::queue)?,
             audit: self.all(DUMP_AUDIT, [], columns::audit)?,
             facts: self.every_fact()?,
+            projections: self.every_projection()?,
             documents: self.every_document()?,
         })
     }

@@ -63,6 +63,10 @@ impl Words {
             Op::Forget(_) => "a request to forget a publication".into(),
             Op::Record(_) => "facts that are recorded".into(),
             Op::Receive(_) => "facts that come in".into(),
+            Op::Declare(op) => format!("the projection `{}`, declared", op.projection.name),
+            Op::Rebuild(op) => format!("the projection `{}`, built anew", op.projection.name),
+            Op::SkipFact(op) => format!("the projection `{}`, past a fact", op.projection.name),
+            Op::Follow(op) => format!("the projection `{}`, further", op.projection.name),
             Op::Limit(limit) => format!("the limits of the queue `{}`", limit.queue.queue),
             Op::Audited(audited) => format!("{}, audited", self.op(&audited.op)),
         }

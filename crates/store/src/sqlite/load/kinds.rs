@@ -16,6 +16,7 @@ pub(in crate::sqlite) fn is_search(need: &Need) -> bool {
         | Need::Fact(_)
         | Need::Stream(_)
         | Need::Document(_)
+        | Need::Projections(_)
         | Need::Latch(_) => false,
         Need::Due(..)
         | Need::Unseen(_)
@@ -33,6 +34,8 @@ pub(in crate::sqlite) fn is_search(need: &Need) -> bool {
         | Need::OpenPublications(..)
         | Need::Heard(_)
         | Need::Audit(_)
+        | Need::Tail(..)
+        | Need::Sweep(..)
         | Need::Permits(_)
         | Need::Scope(..) => true,
     }
@@ -48,5 +51,6 @@ pub(super) fn is_list(need: &Need) -> bool {
             | Need::Watchers(_)
             | Need::Subscribers(..)
             | Need::Audit(_)
+            | Need::Projections(_)
     )
 }

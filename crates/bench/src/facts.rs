@@ -1,0 +1,221 @@
+//! Facts: recorded by many at once and folded into a document each, by the commit; recorded one
+//! after the other, in turn with the same rows written as plain SQL; and a projection of all of
+//! them built anew.
+
+use std::path::Path;
+use std::time::Instant;
+
+use roundel::{Engine, Fact, Projection};
+use rusqlite::Connection;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use crate::beside::TURN;
+use crate::ground::{Ground, Target};
+use crate::percentile::median;
+use crate::tasks::all_of;
+use crate::{Error, Raw, limit};
+
+const PAID: Fact<(u64, u64)> = Fact::named("bench-paid");
+/// Documents that facts are folded into.
+const ACCOUNTS: u64 = 1_000;
+/// Facts recorded by one operation, while the log is made that is then folded anew.
+const TOGETHER: usize = 500;
+
+const PLAIN: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+     CREATE TABLE fact (position INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL, \
+     kind TEXT NOT NULL, version INTEGER NOT NULL, data TEXT NOT NULL, at INTEGER NOT NULL, \
+     own INTEGER NOT NULL, by_name TEXT, UNIQUE (namespace, id)) STRICT; \
+     CREATE TABLE document (namespace TEXT NOT NULL, path TEXT NOT NULL, \
+     version INTEGER NOT NULL, value TEXT, at INTEGER NOT NULL, \
+     PRIMARY KEY (namespace, path)) STRICT, WITHOUT ROWID;";
+const PLAIN_FACT: &str = "INSERT INTO fact (namespace, id, kind, version, data, at, own, by_name) \
+     VALUES ('default', ?1, 'bench-paid', 1, ?2, ?3, 0, 'bench')";
+const PLAIN_DOCUMENT: &str = "INSERT INTO document (namespace, path, version, value, at) \
+     VALUES ('default', ?1, 1, ?2, ?3) ON CONFLICT (namespace, path) \
+     DO UPDATE SET version = version + 1, value = value + excluded.value, at = excluded.at";
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where to measure.
+    pub target: Target,
+    /// Facts recorded in one turn.
+    pub facts: usize,
+    /// Recorders at once.
+    pub recorders: usize,
+    /// Turns, each beside the raw limit.
+    pub turns: usize,
+    /// Facts one after the other, each beside the same rows as plain SQL.
+    pub alone: usize,
+    /// Facts that are folded anew.
+    pub rebuilt: usize,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Always `facts`.
+    pub workload: &'static str,
+    /// Recorders at once.
+    pub recorders: usize,
+    /// Recorded by many at once, each folded into one document.
+    pub facts_per_second: f64,
+    /// The raw limit.
+    #[serde(flatten)]
+    pub raw: Raw,
+    /// Facts per second by the raw limit.
+    pub ratio: f64,
+    /// One fact alone: the median.
+    pub p50_us: f64,
+    /// The same rows as plain SQL, in turn with it: the median. Over a file only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plain_p50_us: Option<f64>,
+    /// One fact alone by the same rows as plain SQL, less one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<f64>,
+    /// Facts that were folded anew.
+    pub rebuilt: usize,
+    /// Facts folded anew in a second, while nobody records.
+    pub rebuilt_per_second: f64,
+}
+
+fn balances() -> Projection<u64> {
+    Projection::named("bench-balances").fold(
+        PAID,
+        |(account, _)| vec![format!("balance/{account}")],
+        |balance, (_, cents)| Ok(Some(balance.unwrap_or(0) + cents)),
+    )
+}
+
+/// Measures facts as planned. `progress` is told what is being done.
+///
+/// # Errors
+/// When the folder or the database cannot be used.
+pub async fn measure(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
+    let work = async |ground: &Ground| on(ground, plan, progress).await;
+    Ground::with(&plan.target, "facts", work).await
+}
+
+async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Figures, Error> {
+    let mut beside = ground.beside().await?;
+    let engine = ground.engine("facts").project(balances()).start().await?;
+    progress("one fact at a time");
+    let (alone, plain) = one_by_one(&engine, ground, plan.alone).await?;
+    progress("facts of many at once");
+    record_all(&engine, plan).await?;
+    let mut rates = Vec::new();
+    for _ in 0..plan.turns {
+        beside.rows().await?;
+        let begin = Instant::now();
+        record_all(&engine, plan).await?;
+        rates.push(plan.facts as f64 / begin.elapsed().as_secs_f64());
+    }
+    progress("a rebuild");
+    let rebuilt_per_second = rebuild(&engine, plan.rebuilt).await?;
+    engine.shutdown().await;
+    let (p50_us, plain_p50_us) = (median(&alone), plain.map(|plain| median(&plain)));
+    Ok(Figures {
+        workload: "facts",
+        recorders: plan.recorders,
+        facts_per_second: median(&rates),
+        raw: beside.raw(None),
+        ratio: median(&rates) / beside.rows_per_second(),
+        p50_us,
+        plain_p50_us,
+        overhead: plain_p50_us.map(|plain| p50_us / plain - 1.0),
+        rebuilt: plan.rebuilt,
+        rebuilt_per_second,
+    })
+}
+
+async fn record_all(engine: &Engine, plan: &Plan) -> Result<(), Error> {
+    let mut recorders = JoinSet::new();
+    for first in 0..plan.recorders {
+        let client = engine.client();
+        let mine = (first..plan.facts).step_by(plan.recorders);
+        recorders.spawn(async move {
+            for number in mine {
+                let says = (number as u64 % ACCOUNTS, 1);
+                client.record(PAID, &says).await?;
+            }
+            Ok::<(), roundel::Error>(())
+        });
+    }
+    Ok(all_of(recorders).await?)
+}
+
+/// One fact after the other, and the same rows as plain SQL, in turn.
+async fn one_by_one(
+    engine: &Engine,
+    ground: &Ground,
+    count: usize,
+) -> Result<(Vec<f64>, Option<Vec<f64>>), Error> {
+    let plain = ground.url().is_none().then(|| ground.file("plain"));
+    let mut plain = plain.map(|file| open_plain(&file)).transpose()?;
+    let (mut facts, mut rows) = (Vec::new(), Vec::new());
+    for number in 0..count + TURN {
+        let says = (number as u64 % ACCOUNTS, 1);
+        let begin = Instant::now();
+        engine.record(PAID, &says).await?;
+        let took = begin.elapsed().as_secs_f64() * 1e6;
+        let beside = match &mut plain {
+            Some(plain) => Some(tokio::task::block_in_place(|| write_plain(plain, number))?),
+            None => None,
+        };
+        if number >= TURN {
+            facts.push(took);
+            rows.extend(beside);
+        }
+    }
+    Ok((facts, plain.map(|_| rows)))
+}
+
+fn open_plain(file: &Path) -> Result<Connection, limit::Error> {
+    let plain = Connection::open(file)?;
+    plain.execute_batch(PLAIN)?;
+    Ok(plain)
+}
+
+/// The rows that recording a fact writes, in one transaction. Says how long it took, in us.
+fn write_plain(plain: &mut Connection, number: usize) -> Result<f64, limit::Error> {
+    let begin = Instant::now();
+    let (id, account) = (uuid::Uuid::now_v7().to_string(), number as u64 % ACCOUNTS);
+    let transaction = plain.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let data = format!("[{account},1]");
+    transaction
+        .prepare_cached(PLAIN_FACT)?
+        .execute((id, data, 0))?;
+    let path = format!("balance/{account}");
+    transaction
+        .prepare_cached(PLAIN_DOCUMENT)?
+        .execute((path, 1, 0))?;
+    transaction.commit()?;
+    Ok(begin.elapsed().as_secs_f64() * 1e6)
+}
+
+/// Records until there are so many facts, and folds all of them anew.
+async fn rebuild(engine: &Engine, facts: usize) -> Result<f64, Error> {
+    let known = engine
+        .projections()
+        .await?
+        .first()
+        .map_or(0, |status| status.facts);
+    let missing = facts.saturating_sub(usize::try_from(known).unwrap_or(usize::MAX));
+    let numbers: Vec<u64> = (0..missing as u64).collect();
+    for some in numbers.chunks(TOGETHER) {
+        let mut record = engine.record(PAID, &(some[0] % ACCOUNTS, 1));
+        for number in &some[1..] {
+            record = record.and(PAID, &(number % ACCOUNTS, 1));
+        }
+        record.await?;
+    }
+    let facts = engine
+        .projections()
+        .await?
+        .first()
+        .map_or(0, |status| status.facts);
+    let begin = Instant::now();
+    engine.rebuild("bench-balances").await?;
+    Ok(facts as f64 / begin.elapsed().as_secs_f64())
+}
