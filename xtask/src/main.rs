@@ -4,6 +4,7 @@
 //! was not understood. Nothing is fixed on its own: each command only looks and reports, unless it
 //! is told to write.
 
+mod browser;
 mod newcomer;
 mod reliability;
 mod server;
@@ -26,6 +27,7 @@ commands:
   tidy         the project's own rules: sizes, module docs, nothing unfinished, examples that run
   sim          schedules of crashes and faults: --schedules N, --seed S, --json, --trace
   reliability  the page on reliability against the last test run; --write brings it up to that
+  pictures     those of the guide, taken anew by the test that drives the demo in a browser
   newcomer     a new crate with the lines of the README and the guide's first page, built and run
   ci           lint and test: what has to pass before a change is merged
   help         this text";
@@ -38,6 +40,8 @@ enum Request {
     Simulate(Vec<String>),
     /// Figures of the last run are written into their page.
     State,
+    /// The guide's pictures are taken anew.
+    Pictures,
 }
 
 fn main() -> ExitCode {
@@ -52,6 +56,10 @@ fn main() -> ExitCode {
             false => ExitCode::FAILURE,
         },
         Ok(Request::State) => match reliability::run(&workspace_root(), true) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+        Ok(Request::Pictures) => match browser::take_pictures(&workspace_root()) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
@@ -75,6 +83,7 @@ fn parse(args: &[String]) -> Result<Request, String> {
         "lint" => Request::Run(steps::LINT.to_vec()),
         "tidy" => Request::Run(vec![Step::Tidy]),
         "newcomer" => Request::Run(vec![Step::Newcomer]),
+        "pictures" => Request::Pictures,
         "reliability" if rest == ["--write"] => return Ok(Request::State),
         "reliability" => Request::Run(vec![Step::Reliability]),
         "ci" => Request::Run([steps::LINT, steps::TEST].concat()),

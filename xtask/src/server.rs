@@ -26,16 +26,23 @@ pub(crate) fn start() -> Result<Option<Server>, ()> {
     }
 }
 
-/// What to say of tests that had no server, if there were any.
+/// What to say of tests that had no server, or no browser, if there were any.
 pub(crate) fn missed(file: &Path) -> Option<String> {
     let lines = std::fs::read_to_string(file).ok()?;
-    let count = lines.lines().count();
-    (count > 0).then(|| {
-        format!(
-            "{count} tests proved nothing, for want of PostgreSQL: {}",
-            roundel_testpg::ADVICE
-        )
-    })
+    let (web, other): (Vec<&str>, Vec<&str>) = lines
+        .lines()
+        .partition(|line| line.ends_with(roundel_testweb::MARK));
+    let of = |tests: &[&str], what: &str, advice: &str| {
+        let count = tests.len();
+        let text = format!("{count} tests proved nothing, for want of {what}: {advice}");
+        (count > 0).then_some(text)
+    };
+    let said = [
+        of(&other, "PostgreSQL", roundel_testpg::ADVICE),
+        of(&web, "a browser", roundel_testweb::ADVICE),
+    ];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    (!said.is_empty()).then(|| said.join("\n      "))
 }
 
 #[cfg(test)]
@@ -46,10 +53,14 @@ mod tests {
     fn tests_without_a_server_are_counted_with_what_to_do() {
         let file = std::env::temp_dir().join(format!("untested-{}", std::process::id()));
         assert_eq!(missed(&file), None);
-        std::fs::write(&file, "a: one\nb: two\n").expect("a file");
-        let said = missed(&file).expect("a line");
+        std::fs::write(&file, "a: one\nb: two\nc (browser)\n").expect("a file");
+        let said = missed(&file).expect("lines");
         assert!(said.starts_with("2 tests proved nothing"), "{said}");
         assert!(said.contains("install PostgreSQL"), "{said}");
+        assert!(
+            said.contains("1 tests proved nothing, for want of a browser"),
+            "{said}"
+        );
         let _ = std::fs::remove_file(&file);
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{newcomer, reliability, server, tidy, unsteady};
+use crate::{browser, newcomer, reliability, server, tidy, unsteady};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -213,6 +213,9 @@ fn tests(root: &Path) -> bool {
         Ok(server) => server,
         Err(()) => return false,
     };
+    if browser::ready().is_err() {
+        return false;
+    }
     let mut build = cargo(root, Step::Tests.arguments());
     if !build
         .arg("--no-run")

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Unavailable;
+use crate::{Unavailable, packages};
 
 /// Where distributions put what is not on the path: a folder with one folder a version.
 const FOLDERS: &[&str] = &[
@@ -103,59 +103,12 @@ fn major(said: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// What a machine must have for its package to be installed.
-#[derive(Clone, Copy, Debug)]
-struct Machine {
-    root: bool,
-    apt: bool,
-}
-
-/// The commands that install the distribution's package, or why not: only the administrator may,
-/// and nobody is asked for a password.
-fn plan(machine: Machine) -> Result<&'static [&'static [&'static str]], Unavailable> {
-    const COMMANDS: &[&[&str]] = &[
-        &["apt-get", "update", "-q"],
-        &[
-            "apt-get",
-            "install",
-            "-q",
-            "-y",
-            "--no-install-recommends",
-            "postgresql",
-            "pgbouncer",
-        ],
-    ];
-    let why = match machine {
-        Machine { apt: false, .. } => "it is not known how this system installs packages",
-        Machine { root: false, .. } => "only the administrator can install packages",
-        _ => return Ok(COMMANDS),
-    };
-    let none = "there is no PostgreSQL on this machine";
-    Err(Unavailable(format!("{none}, and {why}")))
-}
-
 /// Installs the distribution's package, where this process may, and says so.
 ///
 /// # Errors
 /// When it may not, or when that failed.
 pub fn install() -> Result<Binaries, Unavailable> {
-    let machine = Machine {
-        root: crate::keep::is_root(),
-        apt: Path::new("/usr/bin/apt-get").exists(),
-    };
-    for command in plan(machine)? {
-        let said = command.join(" ");
-        eprintln!("      PostgreSQL is needed for tests: {said}");
-        let status = Command::new(command[0])
-            .args(&command[1..])
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status();
-        if !status.is_ok_and(|status| status.success()) {
-            return Err(Unavailable(format!("`{said}` failed")));
-        }
-    }
+    packages::install("PostgreSQL", &["postgresql", "pgbouncer"]).map_err(Unavailable)?;
     Binaries::find()
 }
 
@@ -219,17 +172,5 @@ mod tests {
         assert_eq!(version_in("pgsql-14"), Some(14));
         assert_eq!(version_in("13"), Some(13));
         assert_eq!(version_in("share"), None);
-    }
-
-    #[test]
-    fn packages_are_installed_by_the_administrator_only_and_without_questions() {
-        let may = |root, apt| plan(Machine { root, apt });
-        let commands = may(true, true).expect("commands");
-        assert_eq!(commands[0], ["apt-get", "update", "-q"]);
-        assert!(commands[1].contains(&"-y") && commands[1].contains(&"postgresql"));
-        let refused = may(false, true).unwrap_err().to_string();
-        assert!(refused.contains("only the administrator"), "{refused}");
-        assert!(refused.contains("apt-get install postgresql"), "{refused}");
-        assert!(may(true, false).is_err());
     }
 }

@@ -9,6 +9,7 @@
 
 mod find;
 mod keep;
+mod packages;
 mod pooler;
 #[cfg(feature = "schema")]
 mod schema;
@@ -21,6 +22,7 @@ use std::sync::OnceLock;
 
 pub use find::{Binaries, install};
 pub use keep::{Server, Sync};
+pub use packages::install as install_packages;
 pub use pooler::Pooler;
 #[cfg(feature = "schema")]
 pub use schema::{Schema, pooler, schema};
@@ -87,7 +89,8 @@ pub fn left_out(test: &str, why: &Unavailable) {
     note(test, why);
 }
 
-fn note(test: &str, why: &Unavailable) {
+/// Writes down that a test proved nothing, and why.
+pub fn note(test: &str, why: &dyn fmt::Display) {
     eprintln!("{test} was not tested: {why}");
     let Some(file) = env::var_os(UNTESTED) else {
         return;

@@ -1,5 +1,6 @@
 //! The `roundel` command, as people and scripts use it.
 
+mod browser;
 mod commands;
 mod cooperation;
 mod demo;

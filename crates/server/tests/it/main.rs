@@ -1,6 +1,7 @@
 //! The server from outside: who may do what, and what it does with requests that mean no good.
 
 mod api;
+mod browser;
 mod guards;
 mod limits;
 mod lists;

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 pub(crate) const DOUBLE: Workflow<u64, u64> = Workflow::named("double");
 pub(crate) const BROKEN: Workflow<u64, u64> = Workflow::named("broken");
 pub(crate) const WAITS: Workflow<u64, String> = Workflow::named("waits");
+pub(crate) const ECHO: Workflow<String, String> = Workflow::named("echo");
 pub(crate) const WORD: Signal<String> = Signal::named("word");
 
 /// Longer than anything here takes: a test that waits so long has failed.
@@ -28,6 +29,13 @@ async fn broken(_: Cx, _: u64) -> RunResult<u64> {
 
 async fn waits(cx: Cx, _: u64) -> RunResult<String> {
     cx.wait(WORD).await
+}
+
+/// Fails with what it is given, everywhere that a failure is told.
+async fn echo(cx: Cx, text: String) -> RunResult<String> {
+    let done = |_: roundel::Attempt| async { Ok::<_, Failure>(text.clone()) };
+    cx.effect("said", done).await?;
+    Err(Failure::permanent(text.clone()).with_code(text))
 }
 
 /// A server, its engine and its tokens.
@@ -47,6 +55,7 @@ impl Place {
     pub(crate) async fn with(limits: Limits) -> Place {
         let engine = Engine::in_memory().register(DOUBLE, double);
         let engine = engine.register(BROKEN, broken).register(WAITS, waits);
+        let engine = engine.register(ECHO, echo);
         let engine = engine.start().await.expect("an engine");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens.json");
