@@ -27,12 +27,14 @@ const PLAIN: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      kind TEXT NOT NULL, version INTEGER NOT NULL, data TEXT NOT NULL, at INTEGER NOT NULL, \
      own INTEGER NOT NULL, by_name TEXT, UNIQUE (namespace, id)) STRICT; \
      CREATE TABLE document (namespace TEXT NOT NULL, path TEXT NOT NULL, \
-     version INTEGER NOT NULL, value TEXT, at INTEGER NOT NULL, \
-     PRIMARY KEY (namespace, path)) STRICT, WITHOUT ROWID;";
+     generation INTEGER NOT NULL, projection TEXT NOT NULL, version INTEGER NOT NULL, value TEXT, \
+     at INTEGER NOT NULL, PRIMARY KEY (namespace, path, generation)) STRICT, WITHOUT ROWID;";
 const PLAIN_FACT: &str = "INSERT INTO fact (namespace, id, kind, version, data, at, own, by_name) \
      VALUES ('default', ?1, 'bench-paid', 1, ?2, ?3, 0, 'bench')";
-const PLAIN_DOCUMENT: &str = "INSERT INTO document (namespace, path, version, value, at) \
-     VALUES ('default', ?1, 1, ?2, ?3) ON CONFLICT (namespace, path) \
+const PLAIN_DOCUMENT: &str = "INSERT INTO document \
+     (namespace, path, generation, projection, version, value, at) \
+     VALUES ('default', ?1, 0, 'bench-balances', 1, ?2, ?3) \
+     ON CONFLICT (namespace, path, generation) \
      DO UPDATE SET version = version + 1, value = value + excluded.value, at = excluded.at";
 
 /// What to measure.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
-use crate::{Error, Target, growth, held, idle, limit, retention, w1, w2, w3, w4, w5};
+use crate::{Error, Target, facts, growth, held, idle, limit, retention, w1, w2, w3, w4, w5};
 
 /// Where a test measures.
 enum Place {
@@ -233,6 +233,25 @@ async fn what_an_open_transaction_costs_is_measured_on_a_server() {
             Place::Server(_) => assert!(figures.unwrap().ratio > 0.0),
             Place::Folder(_) => assert!(matches!(figures, Err(Error::NoServer))),
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fa_17_facts_are_measured_beside_the_same_rows_as_plain_sql() {
+    for place in places() {
+        let plan = facts::Plan {
+            target: place.target(),
+            facts: 20,
+            recorders: 2,
+            turns: 1,
+            alone: 3,
+            rebuilt: 600,
+        };
+        let figures = facts::measure(&plan, &|_| {}).await.unwrap();
+        assert!(figures.facts_per_second > 0.0 && figures.ratio > 0.0);
+        assert!(figures.rebuilt_per_second > 0.0);
+        let is_file = matches!(place, Place::Folder(_));
+        assert_eq!(figures.overhead.is_some(), is_file);
     }
 }
 

@@ -63,9 +63,11 @@ impl From<roundel::Error> for Failed {
         use roundel::{Error, Refusal};
         let exit = match &error {
             Error::NoSuchRun(_)
-            | Error::Refused(Refusal::UnknownRun { .. } | Refusal::UnknownKey { .. }) => {
-                Exit::NotFound
-            }
+            | Error::Refused(
+                Refusal::UnknownRun { .. }
+                | Refusal::UnknownKey { .. }
+                | Refusal::UnknownProjection { .. },
+            ) => Exit::NotFound,
             Error::Failed { .. } | Error::Parked { .. } | Error::Refused(_) => Exit::No,
             Error::BadName(_) | Error::Value(_) | Error::Setup(_) => Exit::Usage,
             Error::Unavailable(_) | Error::Unknown(_) => Exit::NotNow,

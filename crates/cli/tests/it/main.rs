@@ -11,6 +11,7 @@ mod looks;
 mod messages;
 mod mounted;
 mod moving;
+mod projections;
 mod queues;
 mod reference;
 mod schedules;

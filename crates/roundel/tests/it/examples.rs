@@ -4,6 +4,8 @@
 mod endless;
 #[path = "../../examples/fan_out.rs"]
 mod fan_out;
+#[path = "../../examples/ledger.rs"]
+mod ledger;
 #[path = "../../examples/order.rs"]
 mod order;
 #[path = "../../examples/shutdown.rs"]
@@ -38,6 +40,7 @@ macro_rules! programs {
 programs! {
     an_endless_workflow_begins_anew => endless,
     a_parent_waits_for_its_children => fan_out,
+    fa_09_a_ledger_comes_to_the_same_in_any_order => ledger,
     an_order_is_reserved_charged_and_signed => order,
     a_worker_that_stops_gives_back_its_runs => shutdown,
     a_trip_that_cannot_be_paid_is_given_back => trip,

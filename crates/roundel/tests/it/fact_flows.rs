@@ -65,3 +65,46 @@ fn fa_06_every_fault_at_every_commit_of_facts_that_come_in() {
 fn fa_06_every_fault_at_every_commit_of_facts_that_two_processes_take() {
     holds(comes_in, 2);
 }
+
+/// A projection follows, and is built anew: whatever breaks, no fact is missed or comes twice.
+async fn follows(world: World) -> Result<(), Error> {
+    let chain = || {
+        Projection::<u64>::named("chain").following().fold(
+            SAID,
+            |_| vec!["chain".to_owned()],
+            |chain, said| Ok(Some(chain.unwrap_or(1) * 31 + said)),
+        )
+    };
+    let kit = world.open(move |engine| engine.project(chain())).await;
+    let read = |client: Client| async move {
+        client.catch_up().await?;
+        client.document::<u64>("chain").await
+    };
+    let mut wanted = 1;
+    for said in 1..=2_u64 {
+        let id = format!("fact {said}");
+        let record = move |client: Client| {
+            let id = id.clone();
+            async move { client.record(SAID, &said).id(id).await }
+        };
+        kit.request(record).await?;
+        wanted = wanted * 31 + said;
+        let chain = kit.request(read).await?.expect("something was said");
+        assert_eq!(chain.value, wanted);
+    }
+    let rebuild = |client: Client| async move { client.rebuild("chain").await };
+    kit.request(rebuild).await?;
+    let chain = kit.request(read).await?.expect("something was said");
+    assert_eq!(chain.value, wanted);
+    Ok(())
+}
+
+#[test]
+fn fa_13_every_fault_at_every_commit_of_a_projection_that_follows() {
+    holds(follows, 1);
+}
+
+#[test]
+fn fa_13_every_fault_at_every_commit_of_a_projection_that_two_processes_bring_further() {
+    holds(follows, 2);
+}

@@ -77,6 +77,7 @@ pairs![
     what_somebody_works_on_is_not_moved,
     fa_20_schedules_go_on_where_they_were_moved_to,
     fa_10_facts_that_came_in_go_on_where_they_were_moved_to,
+    fa_13_projections_go_on_where_they_were_moved_to,
     whoever_has_the_source_open_commits_nothing_more,
 ];
 
@@ -653,4 +654,55 @@ async fn fa_10_facts_that_came_in_go_on_where_they_were_moved_to(from: Db, to: D
     process.record(said, &4).id("late").await.unwrap();
     let sum = process.document::<u64>("sum").await.unwrap();
     assert_eq!(sum.map(|sum| sum.value), Some(7));
+}
+
+async fn fa_13_projections_go_on_where_they_were_moved_to(from: Db, to: Db) {
+    let from = from.left_behind();
+    let said = Fact::<u64>::named("said");
+    // In such a way that a gap, a repetition and another order can be seen.
+    let chain = |name: &'static str| {
+        Projection::<u64>::named(name).fold(
+            said,
+            move |_| vec![name.to_owned()],
+            |chain, said| match *said {
+                13 => Err(Failure::business("thirteen")),
+                said => Ok(Some((chain.unwrap_or(1) * 31 + said) % 1_000_003)),
+            },
+        )
+    };
+    let fold = |all: &[u64]| {
+        all.iter()
+            .fold(1, |chain, said| (chain * 31 + said) % 1_000_003)
+    };
+    let inline = |engine: EngineBuilder| engine.project(chain("inline"));
+    let both = |engine: EngineBuilder| inline(engine).project(chain("after").following());
+    let process = from.start(both).await;
+    for number in 1..=5 {
+        process.record(said, &number).await.unwrap();
+    }
+    process.catch_up().await.unwrap();
+    process.shutdown().await;
+    // Some that it has not passed, while it is being built anew.
+    let process = from.start(inline).await;
+    process.record(said, &6).await.unwrap();
+    process.rebuild("after").await.unwrap();
+    process.shutdown().await;
+    moves(&from, &to).await.unwrap();
+    let process = to.start(inline).await;
+    process.record(said, &7).await.unwrap();
+    let read = async |process: &Process, path: &'static str| {
+        let document = process.document::<u64>(path).await.unwrap();
+        document.map(|document| document.value)
+    };
+    assert_eq!(read(&process, "after").await, Some(fold(&[1, 2, 3, 4, 5])));
+    process.shutdown().await;
+    let process = to.start(both).await;
+    process.catch_up().await.unwrap();
+    for path in ["inline", "after"] {
+        let all = [1, 2, 3, 4, 5, 6, 7];
+        assert_eq!(read(&process, path).await, Some(fold(&all)), "{path}");
+    }
+    let all = process.projections().await.unwrap();
+    let live = all[0].row.live.as_ref().expect("it is live");
+    assert_eq!((live.generation, live.facts, live.folds), (1, 7, 7));
 }

@@ -10,10 +10,15 @@
 
 mod audit;
 mod batches;
+mod facts;
 #[path = "../../../store/tests/sqlite/figures.rs"]
 mod figures;
 mod ground;
 mod harness;
+// Its own program is not used here.
+#[allow(dead_code)]
+#[path = "../../examples/ledger.rs"]
+mod ledger;
 #[cfg(feature = "postgres")]
 mod on_server;
 mod process;
@@ -136,6 +141,9 @@ async fn all(kills: u64, seed: u64) -> Vec<bool> {
     if is_wanted("kill_batch") {
         well.push(tokio::spawn(batches::part(seed)).await.unwrap_or(false));
     }
+    if is_wanted("kill_facts") {
+        well.push(tokio::spawn(facts::part(seed)).await.unwrap_or(false));
+    }
     // By itself: beside it, workers on a file would come to too little to be killed at.
     #[cfg(feature = "postgres")]
     if is_wanted("kill_on_server") {
@@ -150,7 +158,13 @@ fn main() {
         .build()
         .expect("threads");
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some(process::WORKER) {
+    let as_what = arguments.next();
+    if as_what.as_deref() == Some(facts::BOOKKEEPER) {
+        let file = arguments.next().expect("a process is given its file");
+        let ended = runtime.block_on(facts::keep_books(Path::new(&file)));
+        panic!("a process ended by itself: {ended:?}");
+    }
+    if as_what.as_deref() == Some(process::WORKER) {
         let file = arguments.next().expect("a worker is given its file");
         let server: Vec<String> = arguments.collect();
         let ended = runtime.block_on(process::work(Path::new(&file), &server));

@@ -92,9 +92,14 @@ pub(crate) struct Worker(Child);
 
 impl Worker {
     pub(crate) fn spawn(ground: &Ground) -> Worker {
+        Worker::spawn_as(WORKER, ground)
+    }
+
+    /// With this hidden argument.
+    pub(crate) fn spawn_as(what: &str, ground: &Ground) -> Worker {
         let program = std::env::current_exe().expect("this program has a path");
         let mut command = Command::new(program);
-        let worker = command.arg(WORKER).args(ground.arguments()).spawn();
+        let worker = command.arg(what).args(ground.arguments()).spawn();
         Worker(worker.expect("a worker can be started"))
     }
 

@@ -58,7 +58,8 @@ pub struct Options {
     pub create: bool,
     /// A request that cannot be answered within this time is told so.
     pub answer_within: Duration,
-    /// How long to wait for another process that has the write lock.
+    /// How long to wait for another process that has the write lock, with all tries, and no longer
+    /// than until an answer is due.
     pub busy_timeout: Duration,
     /// What a commit waits for.
     pub synchronous: Synchronous,
@@ -82,7 +83,7 @@ impl Options {
     /// How long SQLite waits for the write lock. With the tries of the writer, all of them end
     /// before those who wait are told to give up.
     fn busy_wait(&self) -> Duration {
-        self.busy_timeout.min(self.answer_within / 5)
+        self.busy_timeout.min(self.answer_within) / 5
     }
 }
 
@@ -92,7 +93,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock::default()),
             create: true,
             answer_within: Duration::from_secs(30),
-            busy_timeout: Duration::from_secs(5),
+            busy_timeout: Duration::from_secs(30),
             synchronous: Synchronous::Full,
             max_bytes: None,
             allow_network_fs: false,

@@ -347,3 +347,19 @@ fn the_log_is_made_long_ahead_of_its_use_and_nothing_is_lost() {
     }
     assert!(ahead, "it was filled with zeros");
 }
+
+#[test]
+fn fa_16_by_default_it_waits_half_a_minute_for_others_and_tries_three_times_again() {
+    let options = Options::default();
+    assert_eq!(options.busy_timeout, Duration::from_secs(30));
+    let tries = super::writer::BUSY_TRIES;
+    assert_eq!(tries, 3);
+    let waited = options.busy_wait() * (tries + 1);
+    assert!(waited < options.answer_within, "they are told why");
+    assert!(waited * 2 > options.busy_timeout, "{waited:?}");
+    let hasty = Options {
+        answer_within: Duration::from_secs(1),
+        ..Options::default()
+    };
+    assert!(hasty.busy_wait() * (tries + 1) < hasty.answer_within);
+}

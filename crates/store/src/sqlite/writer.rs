@@ -30,7 +30,7 @@ use crate::{Ask, Error, TxError};
 /// How long a batch takes up what comes in while it is decided.
 const TAKING: Duration = Duration::from_millis(2);
 /// Further tries to get the write lock, after the database's own waiting.
-const BUSY_TRIES: u32 = 3;
+pub(super) const BUSY_TRIES: u32 = 3;
 /// After this long without work, the log is moved into the database.
 const IDLE: Duration = Duration::from_secs(1);
 /// How long closing waits for readers of other processes before it leaves the log to them.

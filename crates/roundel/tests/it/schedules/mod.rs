@@ -65,6 +65,16 @@ async fn has_started(client: &Client, schedule: &str, many: usize) {
     .await;
 }
 
+/// Waits until the schedule has started so many, and all of them have ended: while one goes on, the
+/// next time is skipped.
+async fn has_done(client: &Client, schedule: &str, many: usize) {
+    until("so many were started and have ended", async || {
+        let runs = started(client, schedule).await.unwrap();
+        runs.len() >= many && runs.iter().all(|run| run.row.state.has_ended())
+    })
+    .await;
+}
+
 /// Waits until the schedule has looked at all up to now.
 async fn is_settled(client: &Client, schedule: &'static str) {
     let handle = client.schedule(schedule);
