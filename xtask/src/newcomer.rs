@@ -197,7 +197,11 @@ mod tests {
             fs::read_to_string(library).unwrap()
         });
         for entry in fs::read_dir(root.join("docs/guide")).unwrap() {
-            let page = format!("docs/guide/{}", entry.unwrap().file_name().display());
+            let page = entry.unwrap().path();
+            if page.extension().is_none_or(|kind| kind != "md") {
+                continue;
+            }
+            let page = format!("docs/guide/{}", page.file_name().unwrap().display());
             let included = format!("include_str!(\"../../../{page}\")");
             let tested = libraries
                 .iter()

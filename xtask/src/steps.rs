@@ -40,6 +40,9 @@ pub(crate) const TEST: &[Step] = &[
 /// Schedules of a test run.
 const SCHEDULES: &str = "1_000_000";
 
+/// How many tests of a program run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 /// What Cargo is told of it.
 const SIMULATOR: &[&str] = &["--profile", "sim", "--quiet", "--package", "roundel-sim"];
 
@@ -216,12 +219,7 @@ fn tests(root: &Path) -> bool {
     if browser::ready().is_err() {
         return false;
     }
-    let mut build = cargo(root, Step::Tests.arguments());
-    if !build
-        .arg("--no-run")
-        .status()
-        .is_ok_and(|status| status.success())
-    {
+    if !build_all(root) {
         return false;
     }
     let mut command = cargo(root, Step::Tests.arguments());
@@ -230,20 +228,17 @@ fn tests(root: &Path) -> bool {
     if let Some(server) = &server {
         command.env(roundel_testpg::VARIABLE, server.address());
     }
-    // Tests wait more than they compute: meanwhile one core builds what the next steps run. Whether
-    // it could be built is seen there.
-    let ran = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let _ = of_simulator(root, "build").status();
-            newcomer::build_ahead(root);
-        });
-        unsteady::run(command, |arguments| {
-            let mut again = cargo(root, arguments);
-            if let Some(server) = &server {
-                again.env(roundel_testpg::VARIABLE, server.address());
-            }
-            again
-        })
+    // A test waits for a third of its time: for others, for a timer, for a server.
+    if env::var_os(THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        command.env(THREADS, (cores * 2).to_string());
+    }
+    let ran = unsteady::run(command, |arguments| {
+        let mut again = cargo(root, arguments);
+        if let Some(server) = &server {
+            again.env(roundel_testpg::VARIABLE, server.address());
+        }
+        again
     });
     if let Some(lines) = server::missed(&untested) {
         println!("      {lines}");
@@ -253,6 +248,21 @@ fn tests(root: &Path) -> bool {
         println!("      UNSTEADY, failed once and passed alone, to be mended: {names}");
     }
     ran.passed
+}
+
+/// Builds the tests, and what later steps run: whether that could be built is seen there. The
+/// largest tests are built by one core alone, and so is the simulator.
+fn build_all(root: &Path) -> bool {
+    std::thread::scope(|scope| {
+        scope.spawn(|| of_simulator(root, "build").status());
+        let mut build = cargo(root, Step::Tests.arguments());
+        let built = build.arg("--no-run").status();
+        let built = built.is_ok_and(|status| status.success());
+        if built {
+            newcomer::build_ahead(root);
+        }
+        built
+    })
 }
 
 /// Plays the schedules of a test run, and adds its figures to those of the tests.
