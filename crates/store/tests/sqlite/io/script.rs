@@ -1,9 +1,11 @@
-//! The script: starts, rounds, steps with the user's SQL, signals, offers, deletes, claims; from
-//! two stores, over a log that is moved and a file that is opened again.
+//! The script: starts, rounds, steps with the user's SQL, signals, offers, deletes, claims, facts
+//! with projections that fold in the commit, follow and are built anew; from two stores, over a log
+//! that is moved and a file that is opened again.
 
 use roundel_core::{
-    Cancel, Claim, Delete, Fence, Name, Offer, Op, OpenWait, Outcome, Patch, Policy, Register,
-    RunId, RunState, Signal, Start, Target, Then,
+    Cancel, Claim, Declare, Delete, Fence, Folds, Follow, Name, NewFact, Offer, Op, OpenWait,
+    Outcome, Patch, Policy, Projection, ProjectionId, Rebuild, Record, Register, RunId, RunState,
+    Signal, Start, Target, Then,
 };
 use roundel_store::{Ask, Tx, Work, Worked};
 
@@ -126,6 +128,62 @@ fn dispersed(number: u128) -> Deed {
     Deed::Ask((2..=CROWD).map(delete).collect())
 }
 
+const INLINE: Name = Name::constant("inline");
+const AFTER: Name = Name::constant("after");
+const SAID: Name = Name::constant("said");
+
+fn projection(name: Name) -> ProjectionId {
+    let namespace = SPACE;
+    ProjectionId { namespace, name }
+}
+
+/// In such a way that a gap, a repetition and another order can be seen.
+fn chain(name: Name) -> Projection {
+    Projection::new(name, |document, _, fact| {
+        let number = |payload: &roundel_core::Payload| payload.decode::<u64>().unwrap_or_default();
+        let after = document.map_or(1, number) * 31 + number(&fact.data);
+        Ok(Some(payload(&(after % 1_000_003).to_string())))
+    })
+}
+
+fn declare(name: Name) -> Op {
+    Op::Declare(Declare {
+        inline: name == INLINE,
+        projection: projection(name),
+        version: 1,
+        kinds: vec![SAID],
+    })
+}
+
+/// Two facts that are folded in by their commit.
+fn facts(number: u128) -> Op {
+    let fact = |part: u128| NewFact {
+        into: vec![(INLINE, chain(INLINE))],
+        stream: Some(SAID),
+        ..NewFact::new(
+            name(&format!("fact {number} {part}")),
+            SAID,
+            payload(&(2 * number + part).to_string()),
+        )
+    };
+    Op::Record(Record {
+        knows: [(INLINE, 1)].into(),
+        ..Record::new(SPACE, vec![fact(0), fact(1)])
+    })
+}
+
+/// The next fact is taken up by what follows, or by what is being built of it.
+fn follow(generation: u32) -> Op {
+    let into = |_: &_| Ok(vec![(AFTER, chain(AFTER))]);
+    Op::Follow(Follow {
+        projection: projection(AFTER),
+        generation,
+        folds: Folds::new(AFTER, 1, into),
+        limit: 1,
+        alone: false,
+    })
+}
+
 /// What happens to one run, from its start to its end, or its deletion.
 fn life(number: u128) -> Vec<Deed> {
     let id = run(number);
@@ -166,6 +224,8 @@ fn life(number: u128) -> Vec<Deed> {
         one(Op::Signal(signal)),
         one(Op::Commit(last)),
         crowd(number),
+        one(facts(number)),
+        one(follow(0)),
         dispersed(number),
     ];
     if number == 3 {
@@ -194,7 +254,11 @@ pub(crate) fn script() -> Vec<Deed> {
         name: "test".into(),
         lanes: vec![lane],
     };
-    let mut deeds = vec![Deed::Ask(vec![wish(Op::Register(register))])];
+    let declared = [INLINE, AFTER].map(|name| wish(declare(name)));
+    let mut deeds = vec![
+        Deed::Ask(vec![wish(Op::Register(register))]),
+        Deed::Ask(declared.into()),
+    ];
     for number in 1..=RUNS {
         deeds.extend(life(number));
         deeds.extend(match number {
@@ -204,6 +268,11 @@ pub(crate) fn script() -> Vec<Deed> {
             _ => None,
         });
     }
+    let rebuild = Op::Rebuild(Rebuild {
+        projection: projection(AFTER),
+    });
+    deeds.push(Deed::Ask(vec![wish(rebuild)]));
+    deeds.extend((0..3).map(|_| Deed::Ask(vec![wish(follow(1))])));
     let claim = Op::Claim(Claim {
         worker: WORKER,
         lanes: vec![roundel_core::LaneId(1)],
