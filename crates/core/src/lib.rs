@@ -65,9 +65,9 @@ pub use name::{BadName, Name};
 pub use needs::{Due, Keyed, Need, Stage, needs};
 pub use op::{
     Accept, Anew, Audited, Cancel, Caused, Claim, Claimant, Complete, Consumed, Declare, Delete,
-    Destination, Follow, Forget, Item, Join, NewFact, Offer, Op, OpenWait, Patch, Publish, Rebuild,
-    Receive, Record, Redirect, Register, Release, Renew, Resume, Round, Scope, Signal, SkipFact,
-    Start, StateChange, Subscribe, Take, Target, Then, Undo,
+    Destination, Follow, Forget, IfParked, Item, Join, NewFact, Offer, Op, OpenWait, Patch,
+    Publish, Rebuild, Receive, Record, Redirect, Register, Release, Renew, Resume, Round, Scope,
+    Signal, SkipFact, Start, StateChange, Subscribe, Take, Target, Then, Undo,
 };
 pub use payload::Payload;
 pub use projection::{

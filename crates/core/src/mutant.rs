@@ -127,6 +127,8 @@ pub enum Mutant {
     PatchWakesNobody,
     /// What changed between the look at the state and the wait for the next change is overlooked.
     ChangeOverlooked,
+    /// What was decided on an earlier look at a parked run is done.
+    OldLookTaken,
     /// What is cancelled without undo is undone.
     KeptUndone,
     /// A run that was parked for being late is still late when it is let go on.
@@ -146,7 +148,7 @@ pub enum Mutant {
 impl Mutant {
     /// All but the canary, what only a script finds, and bugs of schedules, which are found by
     /// exploration.
-    pub const ALL: [Mutant; 79] = [
+    pub const ALL: [Mutant; 80] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -222,6 +224,7 @@ impl Mutant {
         Mutant::KeyOverdrawn,
         Mutant::PatchWakesNobody,
         Mutant::ChangeOverlooked,
+        Mutant::OldLookTaken,
         Mutant::KeptUndone,
         Mutant::LateForEver,
         Mutant::LateUndone,

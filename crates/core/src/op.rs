@@ -12,8 +12,8 @@ use std::time::Duration;
 pub use facts::{NewFact, Record};
 pub use incoming::{Item, Receive, Take};
 pub use operators::{
-    Accept, Anew, Audited, Cancel, Complete, Delete, Destination, Forget, Patch, Redirect, Resume,
-    Undo,
+    Accept, Anew, Audited, Cancel, Complete, Delete, Destination, Forget, IfParked, Patch,
+    Redirect, Resume, Undo,
 };
 
 pub use projections::{Declare, Follow, Rebuild, SkipFact};
@@ -68,7 +68,7 @@ pub enum Op {
     /// Remove what a client published, once nothing that it set off is left.
     Forget(Forget),
     /// Something of the above, if the run that it is about waits for an operator.
-    IfParked(Box<Op>),
+    IfParked(Box<IfParked>),
     /// Record facts.
     Record(Record),
     /// Take facts in.
@@ -93,7 +93,7 @@ impl Op {
     pub fn asked(&self) -> &Op {
         match self {
             Op::Audited(audited) => audited.op.asked(),
-            Op::IfParked(op) => op.asked(),
+            Op::IfParked(parked) => parked.op.asked(),
             op => op,
         }
     }

@@ -232,6 +232,19 @@ pub enum Refusal {
         /// Where it stands.
         state: RunState,
     },
+    /// Look again, and decide again.
+    #[error(
+        "run {run} has gone on since it was looked at (at epoch {seen}, and it is at {epoch}); \
+         look again, and decide again"
+    )]
+    MovedOn {
+        /// Which run.
+        run: RunId,
+        /// Its epoch then.
+        seen: u64,
+        /// Its epoch.
+        epoch: u64,
+    },
     /// Nothing to do.
     #[error("run {run} has no parked signal of number {number}; somebody may have been faster")]
     SignalNotParked {

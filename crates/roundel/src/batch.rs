@@ -77,6 +77,16 @@ impl<I: Serialize, O> Workflow<I, O> {
 }
 
 impl Member {
+    /// A command of this queue, by its name.
+    pub fn command(queue: Name, payload: Payload) -> Member {
+        let start = new_start(Name::constant("default"), new_run(), (queue, None), payload);
+        Member {
+            start: Ok(start),
+            in_queue: true,
+            delay: None,
+        }
+    }
+
     /// Under this id, of its queue if it is a command. One that is in use refuses the whole batch.
     pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         let (key, in_queue) = (key.into(), self.in_queue);

@@ -54,6 +54,8 @@ codes! {
     TooSlow = "too_slow", REQUEST_TIMEOUT;
     /// It is not as the request takes it to be: look again.
     Conflict = "conflict", CONFLICT;
+    /// It has gone on since it was looked at: look again, and decide again.
+    Stale = "stale", CONFLICT;
     /// The idempotency key was used for something else.
     KeyReused = "key_reused", CONFLICT;
     /// The body is too large.
@@ -136,6 +138,7 @@ impl From<Error> for Problem {
                 Code::NotFound
             }
             Error::Refused(Refusal::Conflict { .. }) => Code::KeyReused,
+            Error::Refused(Refusal::MovedOn { .. }) => Code::Stale,
             Error::Refused(
                 Refusal::NotParked { .. }
                 | Refusal::SignalNotParked { .. }

@@ -50,6 +50,8 @@ fn about_runs() -> Vec<Route> {
         GET "/api/v1/{namespace}/runs/{run}/undo" "What an undo would do" => runs::preview;
         POST "/api/v1/{namespace}/runs/{run}/undo" "Undo what it did" => runs::undo;
         POST "/api/v1/{namespace}/runs/{run}/cancel" "Ask it to end" => runs::cancel;
+        POST "/api/v1/{namespace}/runs/{run}/patch" "Merge a patch into its own state"
+            => runs::patch;
         POST "/api/v1/{namespace}/runs/{run}/signals" "Send it a signal" => submit::signal;
         GET "/api/v1/{namespace}/runs/{run}/events" "Changes of a run, live" => live::run;
         GET "/api/v1/{namespace}/counts" "How many runs there are" => counts::counts;
@@ -87,7 +89,10 @@ fn about_the_rest() -> Vec<Route> {
         DELETE "/api/v1/{namespace}/schedules/{schedule}" "Remove it" => schedules::remove;
         POST "/api/v1/{namespace}/schedules/{schedule}/{verb}" "Pause it, resume it, run it now"
             => schedules::ask;
+        POST "/api/v1/{namespace}/schedules/{schedule}/backfill" "Make up for times of the past"
+            => schedules::backfill;
         GET "/api/v1/{namespace}/batches" "Batches, newest first" => batches::list;
+        POST "/api/v1/{namespace}/batches" "Send commands together" => batches::send;
         GET "/api/v1/{namespace}/batches/{run}" "One batch" => batches::show;
         GET "/api/v1/{namespace}/facts" "Facts, in order" => facts::list;
         GET "/api/v1/{namespace}/facts/{id}" "One fact" => facts::show;

@@ -56,6 +56,7 @@ marks! {
     ClaimedElsewhere "claimed_while_driven",
     ContinuedAsNew "continued_as_new",
     Parked "parked",
+    OldLookRefused "old_look_refused",
     Resumed "resumed",
     Cancelled "cancelled",
     Deleted "deleted",

@@ -1,16 +1,33 @@
-//! Operators: what they do in their own name, and commands that they complete by hand.
+//! Operators: what they do in their own name, commands that they complete by hand, and what steps
+//! send.
 
-use roundel_core::{Audited, Cancel, Complete, Name, Op, Resume, RunId, RunRow, Target};
+use roundel_core::{
+    Audited, Cancel, Caused, Complete, IfParked, Name, Op, Resume, Rows, RunId, RunRow, Target,
+};
 
 use crate::flows::Tally;
 use crate::marks::Mark;
 use crate::world::{NAMESPACE, World};
 
 impl World<'_> {
-    /// Some of what operators do is done in somebody's name.
+    /// Some of what operators do is done in somebody's name, and some rests on a look at a run: the
+    /// last, or one before.
     pub(crate) fn signed(&mut self, op: Op) -> Op {
+        let op = match &op {
+            Op::Resume(resume) if self.random.once_in(2) => {
+                let row = match resume.target {
+                    Target::Run(run) => self.model.rows().run(run),
+                    Target::Key(_) => None,
+                };
+                let epoch = row.map(|row| row.epoch);
+                let ago = self.random.below(2) as u64;
+                let seen = epoch.map(|epoch| epoch.saturating_sub(ago));
+                Op::IfParked(Box::new(IfParked { op, seen }))
+            }
+            _ => op,
+        };
         let operators = matches!(
-            op,
+            op.asked(),
             Op::Cancel(_)
                 | Op::Patch(_)
                 | Op::Delete(_)
@@ -26,6 +43,14 @@ impl World<'_> {
             reason: "because".into(),
             op,
         }))
+    }
+
+    /// Something was done that rested on this look, if on any.
+    pub(crate) fn rested_on(&mut self, looked: Option<(RunId, u64, u64)>) {
+        if let Some((run, seen, epoch)) = looked.filter(|(_, seen, epoch)| seen != epoch) {
+            let found = format!("{run} was at {epoch}, looked at when at {seen}");
+            self.book.complain(&format!("o5_stale_look: {found}"));
+        }
     }
 
     /// Completes a command by hand, after a look at it; if there is none, resumes a run. Who is in
@@ -80,4 +105,28 @@ impl World<'_> {
         let at = self.random.below(among.max(1));
         commands.get(at).map(|(_, run)| *run)
     }
+}
+
+/// The run that an operation is about, its epoch when it was looked at, and its epoch: of one that
+/// rests on a look.
+pub(crate) fn looked(op: &Op, rows: &Rows) -> Option<(RunId, u64, u64)> {
+    match op {
+        Op::Audited(audited) => looked(&audited.op, rows),
+        Op::IfParked(parked) => {
+            let Op::Resume(resume) = &parked.op else {
+                return None;
+            };
+            let Target::Run(run) = resume.target else {
+                return None;
+            };
+            Some((run, parked.seen?, rows.run(run)?.epoch))
+        }
+        _ => None,
+    }
+}
+
+/// Does a step of this round send something?
+pub(crate) fn sends(op: &Op) -> bool {
+    let sent = |caused: &Caused| matches!(caused, Caused::Send(_));
+    matches!(op, Op::Commit(round) if round.caused.iter().any(sent))
 }

@@ -368,16 +368,18 @@ impl<'a> World<'a> {
         let rows = self.model.rows();
         let news = self.cooperates.then(|| News::of(op, &written, rows));
         let permits = crate::queues::Permits::of(op, rows);
+        let looked = crate::operators::looked(whole, rows);
         let answer = self.model.decide(whole, self.now);
         self.permits_given(&permits);
         self.trace.op(self.now, op, &answer);
         match &answer {
             Ok(reply) => {
+                self.rested_on(looked);
                 if matches!(whole, Op::Audited(_)) {
                     self.marks.hit(Mark::Audited);
                     self.book.audited += 1;
                 }
-                if sends(op) {
+                if crate::operators::sends(op) {
                     self.marks.hit(Mark::SentInStep);
                 }
                 if is_diverged(op) {
@@ -392,6 +394,7 @@ impl<'a> World<'a> {
                 self.book.after(noted, op, reply, self.model.rows());
             }
             Err(Refusal::Fenced { .. }) => self.marks.hit(Mark::ZombieFenced),
+            Err(Refusal::MovedOn { .. }) => self.marks.hit(Mark::OldLookRefused),
             Err(Refusal::NotAtRest { .. }) => self.marks.hit(Mark::UndoRefused),
             Err(Refusal::CancelRequested { .. }) => {
                 self.marks.hit(Mark::CancelRefused);
@@ -490,10 +493,4 @@ fn begins_effect(op: &Op, reader: &mut Reader) -> bool {
     };
     let begins = |all: Arc<Vec<Entry>>| all.iter().any(begins);
     round.count > 0 && reader.read(&round.entries).is_ok_and(begins)
-}
-
-/// Does a step of this round send something?
-fn sends(op: &Op) -> bool {
-    let sent = |caused: &roundel_core::Caused| matches!(caused, roundel_core::Caused::Send(_));
-    matches!(op, Op::Commit(round) if round.caused.iter().any(sent))
 }

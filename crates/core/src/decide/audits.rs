@@ -151,7 +151,7 @@ impl Op {
             }
             Op::Accept(op) => (&op.namespace, "accept", op.target.clone(), None),
             Op::Delete(op) => (&op.namespace, "delete", op.target.clone(), None),
-            Op::IfParked(op) => return op.about(),
+            Op::IfParked(parked) => return parked.op.about(),
             _ => return self.about_no_run(),
         };
         Some(About {

@@ -72,7 +72,7 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Accept(accept) => undos::accept(accept, rows, now),
         Op::Resume(resume) => operators::resume(resume, rows, now),
         Op::Delete(delete) => operators::delete(delete, rows, now),
-        Op::IfParked(op) => operators::if_parked(op, rows, now),
+        Op::IfParked(parked) => operators::if_parked(parked, rows, now),
         Op::Limit(limit) => queues::limit(limit, rows, now).map(Reply::Limited),
         Op::Record(record) => facts::record(record, rows, now).map(Reply::Recorded),
         Op::Receive(receive) => incoming::receive(receive, rows, now).map(Reply::Received),

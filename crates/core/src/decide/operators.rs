@@ -6,7 +6,7 @@ use super::{conditions, ends, queues, require_run, rounds, states, target_run, u
 use crate::mutant::{self, Mutant};
 use crate::{
     Cancel, CancelMark, Cancelled, Claimant, Class, Complete, Deadline, Delete, Entry, Failure,
-    Forget, Hint, Op, Outcome, Patch, Patched, Refusal, Reply, Resume, Rows, RunId, RunRow,
+    Forget, Hint, IfParked, Outcome, Patch, Patched, Refusal, Reply, Resume, Rows, RunId, RunRow,
     RunState, StateChange, Timestamp, UndoMark, limits,
 };
 
@@ -186,8 +186,14 @@ fn lift(rows: &mut Rows, run: RunId) {
     }
 }
 
-/// What is not parked is left alone: somebody else may have been faster.
-pub(super) fn if_parked(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
+/// What is not parked is left alone: somebody else may have been faster. So is what went on since
+/// it was looked at, and was parked again: for what reason, whoever decided does not know.
+pub(super) fn if_parked(
+    parked: &IfParked,
+    rows: &mut Rows,
+    now: Timestamp,
+) -> Result<Reply, Refusal> {
+    let IfParked { op, seen } = parked;
     let about = op.about().ok_or(Refusal::NotAudited)?;
     if let Some(target) = &about.target {
         let run = require_run(rows, about.namespace, target)?;
@@ -195,6 +201,12 @@ pub(super) fn if_parked(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Repl
         if !row.awaits_operator() {
             let state = row.state;
             return Err(Refusal::NotParked { run, state });
+        }
+        let epoch = row.epoch;
+        if let Some(seen) = seen.filter(|seen| *seen != epoch)
+            && !mutant::on(Mutant::OldLookTaken)
+        {
+            return Err(Refusal::MovedOn { run, seen, epoch });
         }
     }
     super::decide(op, rows, now)

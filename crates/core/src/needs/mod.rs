@@ -200,7 +200,7 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         Op::Renew(renew) => of_leases(renew.worker, &renew.runs, rows, stage, out),
         Op::Release(release) => of_leases(release.worker, &release.runs, rows, stage, out),
         Op::Register(register) => of_register(register.worker, rows, stage, out),
-        Op::IfParked(op) => needs(op, rows, stage, out),
+        Op::IfParked(parked) => needs(&parked.op, rows, stage, out),
         Op::Audited(audited) => of_audited(audited, rows, stage, out),
     }
 }

@@ -3,6 +3,16 @@
 use super::{Claimant, Op, Target};
 use crate::{MailId, Name, Payload, PublicationId, RunId};
 
+/// Something, if the run that it is about waits for an operator.
+#[derive(Clone, PartialEq, Debug)]
+pub struct IfParked {
+    /// What.
+    pub op: Op,
+    /// The run's epoch when somebody looked at it: what has gone on since is left alone, also if it
+    /// is parked again.
+    pub seen: Option<u64>,
+}
+
 /// An operation in somebody's name: who asked, and why, is written down in the commit of what is
 /// done.
 #[derive(Clone, PartialEq, Debug)]

@@ -8,6 +8,7 @@ mod draw;
 mod facts;
 mod leftovers;
 mod rounds;
+mod signed;
 
 use std::time::Duration;
 
@@ -15,12 +16,13 @@ pub use draw::Draw;
 pub use facts::adding;
 
 use batches::alike;
+use signed::signed;
 
 use crate::{
-    Accept, Anew, Audited, Cancel, Claim, Claimant, Complete, Delete, Entry, Forget, Join, Lane,
-    LaneId, Limit, Name, Offer, Op, Patch, Payload, Policy, PublicationId, Publish, QueueId,
-    Register, Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState, Signal, Start,
-    Subscribe, Target, Timestamp, Undo, WorkerId, encode_entries,
+    Accept, Anew, Cancel, Claim, Claimant, Complete, Delete, Entry, Forget, Join, Lane, LaneId,
+    Limit, Name, Offer, Op, Patch, Payload, Policy, PublicationId, Publish, QueueId, Register,
+    Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState, Signal, Start, Subscribe, Target,
+    Timestamp, Undo, WorkerId, encode_entries,
 };
 
 /// One move.
@@ -83,25 +85,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
         139..143 => maker.project(&mut draw),
         _ => maker.delete(&mut draw),
     };
-    Move::Op(Box::new(signed(op, &mut draw)))
-}
-
-/// Now and then somebody's name is known, or what is not parked is left alone.
-fn signed(op: Op, draw: &mut Draw) -> Op {
-    let op = match op.about().is_some() && draw.one_in(12) {
-        true => Op::IfParked(Box::new(op)),
-        false => op,
-    };
-    if op.about().is_none() || !draw.one_in(6) {
-        return op;
-    }
-    let operator = draw.pick(&PLAIN).clone();
-    let reason = format!("reason {}", draw.below(3));
-    Op::Audited(Box::new(Audited {
-        operator,
-        reason,
-        op,
-    }))
+    Move::Op(Box::new(signed(op, maker.rows, &mut draw)))
 }
 
 /// Makes moves that fit the rows.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use roundel_core::{AuditId, Audited, Name, Op, Reply, RunId};
+use roundel_core::{AuditId, Audited, IfParked, Name, Op, Reply, RunId};
 use roundel_store::{Answer, AuditFilter, AuditOrder, AuditView, Page, Query};
 
 use super::Client;
@@ -49,6 +49,17 @@ impl Client {
         }
     }
 
+    /// This client, for what somebody decided who looked at a run when it was at this epoch
+    /// ([`RunRow::epoch`](roundel_core::RunRow::epoch)): what [`remedy`](Client::remedy) finds gone
+    /// on since then is left alone, even if it is parked again.
+    #[must_use]
+    pub fn as_seen_at(&self, epoch: u64) -> Client {
+        Client {
+            seen: Some(epoch),
+            ..self.clone()
+        }
+    }
+
     /// This client, leaving alone what is not parked.
     pub(super) fn if_parked(&self) -> Client {
         Client {
@@ -65,7 +76,10 @@ impl Client {
     /// The operation, in the name of whoever acts.
     pub(super) fn signed(&self, op: Op) -> Op {
         let op = match self.if_parked {
-            true => Op::IfParked(Box::new(op)),
+            true => Op::IfParked(Box::new(IfParked {
+                op,
+                seen: self.seen,
+            })),
             false => op,
         };
         match &self.operator {

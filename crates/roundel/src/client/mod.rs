@@ -77,15 +77,17 @@ pub struct Client {
     operator: Option<Arc<audit::Operator>>,
     /// It leaves alone what is not parked.
     if_parked: bool,
+    /// The epoch of a run when it was looked at.
+    seen: Option<u64>,
 }
 
 impl From<Arc<Inner>> for Client {
     fn from(inner: Arc<Inner>) -> Client {
-        let (operator, if_parked) = (None, false);
         Client {
             inner,
-            operator,
-            if_parked,
+            operator: None,
+            if_parked: false,
+            seen: None,
         }
     }
 }

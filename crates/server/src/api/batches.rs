@@ -1,12 +1,15 @@
 //! Commands that were sent together.
 
-use roundel::RunId;
+use std::time::Duration;
 
-use super::{Paged, See, limit, to};
+use roundel::{Member as Part, Name, Payload, RunId};
+
+use super::submit::{Started, or_null};
+use super::{Paged, See, Submit, limit, to};
 use crate::cursor;
 use crate::problem::Problem;
 use crate::route::{Ask, Json};
-use crate::shape::{Listing, output};
+use crate::shape::{Listing, Nothing, input, output};
 use crate::view::{Batch, Member};
 
 pub(crate) async fn list(cap: See, ask: Ask<Paged>) -> Result<Json<Listing<Batch>>, Problem> {
@@ -47,5 +50,63 @@ pub(crate) async fn show(cap: See, ask: Ask<Paged>) -> Result<Json<BatchPage>, P
         batch: Batch::from(&batch),
         next: last.map(|last| cursor::write("members", &last.row.id)),
         members: page.items.iter().map(Member::from).collect(),
+    }))
+}
+
+input! {
+    /// A command of a batch.
+    pub(crate) struct MemberAsked {
+        /// Its queue.
+        queue: Name,
+        /// What it is given; null unless said.
+        payload: Option<Payload>,
+        /// Your own id for it in its queue. One that is in use refuses the whole batch.
+        id: Option<Name>,
+        /// Lower is taken up first.
+        priority: Option<i32>,
+        /// Not before so many milliseconds from now.
+        delay_ms: Option<u64>,
+    }
+}
+
+input! {
+    /// Commands to be sent together: all of them, or none.
+    pub(crate) struct BatchAsked {
+        /// The commands.
+        commands: Vec<MemberAsked>,
+        /// A command that is sent once all of them have ended.
+        then: Option<MemberAsked>,
+        /// Your own id for the batch: sending it again gives the first. Also as Idempotency-Key.
+        key: Option<Name>,
+    }
+}
+
+fn part(asked: MemberAsked) -> Part {
+    let mut part = Part::command(asked.queue, or_null(asked.payload));
+    if let Some(id) = asked.id {
+        part = part.key(id.to_string());
+    }
+    if let Some(ms) = asked.delay_ms {
+        part = part.delay(Duration::from_millis(ms));
+    }
+    part.priority(asked.priority.unwrap_or(0))
+}
+
+pub(crate) async fn send(
+    cap: Submit,
+    ask: Ask<Nothing, BatchAsked>,
+) -> Result<Json<Started>, Problem> {
+    let key = ask.key_or(ask.body.key.as_ref())?;
+    let mut batch: roundel::Batch = ask.body.commands.into_iter().map(part).collect();
+    if let Some(then) = ask.body.then {
+        batch = batch.then(part(then));
+    }
+    if let Some(key) = key {
+        batch = batch.key(key.to_string());
+    }
+    let sent = cap.client().batch(batch).await?;
+    Ok(Json(Started {
+        run: sent.id(),
+        new: sent.is_new(),
     }))
 }

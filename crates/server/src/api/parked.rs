@@ -161,6 +161,8 @@ input! {
         value: Option<Payload>,
         /// Of `replay`: the run that gets the signal.
         to: Option<String>,
+        /// The `epoch` of what was looked at: if it has gone on since, nothing is done.
+        seen: Option<u64>,
         /// Why, for the audit.
         reason: Option<String>,
     }
@@ -220,9 +222,11 @@ pub(crate) async fn act(
     };
     let (id, asked) = (trouble(id)?, ask.body);
     let remedy = remedy(word, asked.input, asked.value, asked.to.as_deref())?;
-    cap.because(asked.reason.as_deref())
-        .remedy(id, &remedy)
-        .await?;
+    let client = cap.because(asked.reason.as_deref());
+    let client = asked
+        .seen
+        .map_or(client.clone(), |seen| client.as_seen_at(seen));
+    client.remedy(id, &remedy).await?;
     Ok(Json(RemedyAnswer {
         done: 1,
         refused: 0,

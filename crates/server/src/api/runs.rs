@@ -1,10 +1,13 @@
 //! Runs: which there are, what happened in them, and what can be done about them.
 
-use roundel::{Cancelled, RunId, RunState, Timestamp, Trouble, TroubleId, Undone};
+use roundel::{
+    Cancelled, Patched, Payload, RunId, RunState, Timestamp, Trouble, TroubleId, Undone,
+};
+use serde_json::Value;
 
 use super::{Because, Delete, Operate, See, label, limit, to};
 use crate::cursor;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::route::{Ask, Json};
 use crate::shape::{Listing, Nothing, input, output};
 use crate::view::{self, Run, RunPage, TreeNode, UndoPreview, Waiting};
@@ -233,6 +236,55 @@ pub(crate) async fn cancel(
         }
     };
     Ok(Json(CancelAnswer { cancel, state }))
+}
+
+input! {
+    /// A patch of a run's own state.
+    pub(crate) struct PatchAsked {
+        /// What to merge into it (RFC 7396: null removes).
+        patch: Value,
+        /// Only if the state has this version; 0 if it has none yet.
+        if_version: Option<u64>,
+        /// Why, for the audit.
+        reason: Option<String>,
+    }
+}
+
+output! {
+    /// The state as it is now.
+    pub(crate) struct PatchAnswer {
+        /// How often it was changed.
+        version: u64,
+        /// What it says.
+        state: Payload,
+    }
+}
+
+pub(crate) async fn patch(
+    cap: Operate,
+    ask: Ask<Nothing, PatchAsked>,
+) -> Result<Json<PatchAnswer>, Problem> {
+    let client = cap.because(ask.body.reason.as_deref());
+    let patched = client.patch_state(to(ask.name()), &ask.body.patch, ask.body.if_version);
+    match patched.await? {
+        Patched::Changed(state) => Ok(Json(PatchAnswer {
+            version: state.version,
+            state: state.value,
+        })),
+        Patched::VersionIs(version) => {
+            let text = format!("the state has version {version}; look at it, and patch that");
+            Err(Problem::new(Code::Stale, text))
+        }
+        Patched::TargetEnded(state) => {
+            let state = state.as_str();
+            let text = format!("the run has ended ({state}); the patch is kept in the audit");
+            Err(Problem::new(Code::Conflict, text))
+        }
+        Patched::TargetUnknown => {
+            let text = "there is no such run in this namespace; it may have been deleted";
+            Err(Problem::missing(text))
+        }
+    }
 }
 
 input! {

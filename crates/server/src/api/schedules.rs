@@ -156,3 +156,36 @@ pub(crate) async fn remove(cap: Operate, ask: Ask<Because>) -> Result<Json<Sched
     client.schedule(ask.name().to_owned()).remove().await?;
     Ok(Json(ScheduleDone { key: None }))
 }
+
+input! {
+    /// Which times of the past.
+    pub(crate) struct BackfillAsked {
+        /// The first, such as `2026-11-16T03:00:00Z`.
+        first: String,
+        /// The last.
+        last: String,
+        /// Why, for the audit.
+        reason: Option<String>,
+    }
+}
+
+output! {
+    /// What came of it.
+    pub(crate) struct BackfillAnswer {
+        /// How many times there are between them.
+        times: usize,
+    }
+}
+
+/// Starts it for times of the past for which it was not started.
+pub(crate) async fn backfill(
+    cap: Operate,
+    ask: Ask<Nothing, BackfillAsked>,
+) -> Result<Json<BackfillAnswer>, Problem> {
+    let client = cap.because(ask.body.reason.as_deref());
+    let read = |text: &str| read_instant(text).map_err(Problem::bad);
+    let (first, last) = (read(&ask.body.first)?, read(&ask.body.last)?);
+    let schedule = client.schedule(ask.name().to_owned());
+    let times = schedule.backfill(first, last).await?;
+    Ok(Json(BackfillAnswer { times }))
+}

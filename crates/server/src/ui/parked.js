@@ -37,7 +37,7 @@ export async function parked(page, here) {
     }
     const said = await confirm(`${name}: ${item.workflow}?`, fields, name);
     if (!said) return;
-    const body = { reason: said.reason };
+    const body = { reason: said.reason, seen: item.epoch };
     const value = said.value === undefined ? undefined : read(said.value);
     if (value?.wrong) return;
     if (value) body.value = value.of;
@@ -61,7 +61,7 @@ export async function parked(page, here) {
     if (!said) return;
     const fresh = read(said.input);
     if (!fresh.wrong) {
-      await act(`${base}/${part(item.id)}/retry`, { input: fresh.of, reason: said.reason });
+      await act(`${base}/${part(item.id)}/retry`, { input: fresh.of, reason: said.reason, seen: item.epoch });
     }
   };
   const many = async (group, word, name) => {

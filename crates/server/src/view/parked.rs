@@ -21,6 +21,8 @@ output! {
         key: Option<Name>,
         /// Where the run stands.
         state: RunState,
+        /// The run's epoch: said as `seen`, it says on which look a decision rests.
+        epoch: u64,
         /// Since when.
         since: Timestamp,
         /// Failures that are alike have the same.
@@ -57,14 +59,15 @@ output! {
 impl From<&Trouble> for Parked {
     fn from(trouble: &Trouble) -> Parked {
         let why = trouble.why();
-        let (run, signal, lane, key, state) = match trouble {
+        let (run, signal, lane, key, (state, epoch)) = match trouble {
             Trouble::Run(run) => {
                 let row = &run.row;
-                (row.id, None, &run.lane, row.key.clone(), row.state)
+                let stands = (row.state, row.epoch);
+                (row.id, None, &run.lane, row.key.clone(), stands)
             }
             Trouble::Signal(signal) => {
                 let name = signal.id.name.clone();
-                (signal.id.run, name, &signal.lane, None, signal.state)
+                (signal.id.run, name, &signal.lane, None, (signal.state, 0))
             }
         };
         Parked {
@@ -75,6 +78,7 @@ impl From<&Trouble> for Parked {
             version: lane.version,
             key,
             state,
+            epoch,
             since: trouble.since(),
             fingerprint: why.as_ref().map(|why| why.fingerprint()),
             failure: why.map(std::borrow::Cow::into_owned),

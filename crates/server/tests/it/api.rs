@@ -176,6 +176,32 @@ async fn o5_o6_what_is_no_longer_parked_and_how_many_there_are_is_told() {
     place.engine.shutdown().await;
 }
 
+#[tokio::test]
+async fn o5_what_was_decided_on_an_earlier_look_is_not_done() {
+    let place = Place::new().await;
+    let run = place.engine.start(BROKEN, &1).await.unwrap().id();
+    let parked = async |after: u64| loop {
+        let line = format!("GET /api/v1/default/parked/{run}");
+        let seen = place.ask(Role::Viewer, &line, None).await;
+        match seen.status {
+            200 if seen.json()["epoch"].as_u64() > Some(after) => break seen.json(),
+            _ => tokio::task::yield_now().await,
+        }
+    };
+    let first = parked(0).await["epoch"].as_u64().unwrap();
+    let act = async |word: &str, seen: u64| {
+        let line = format!("POST /api/v1/default/parked/{run}/{word}");
+        let body = json!({"seen": seen});
+        place.ask(Role::Operator, &line, Some(&body)).await
+    };
+    act("retry", first).await.ok();
+    // It fails again, and who still sees the first failure wants it cancelled.
+    let second = parked(first).await["epoch"].as_u64().unwrap();
+    act("cancel", first).await.is(409, "stale");
+    act("cancel", second).await.ok();
+    place.engine.shutdown().await;
+}
+
 /// Two are left: they are counted first, and nothing is done if there are others.
 async fn act_on_many(place: &Place) {
     let many = "POST /api/v1/default/parked";

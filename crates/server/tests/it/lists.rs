@@ -69,3 +69,62 @@ async fn fa_20_a_schedule_is_told_in_words_with_its_next_times() {
     assert_eq!((times.len(), &times[0]), (3, &schedule["next"]));
     place.engine.shutdown().await;
 }
+
+#[tokio::test]
+async fn co_11_commands_of_a_batch_are_sent_together_or_not_at_all() {
+    let place = Place::new().await;
+    let send = async |key: &str, ids: [&str; 2]| {
+        let commands = ids.map(|id| json!({"queue": "mail", "payload": id, "id": id}));
+        let body = json!({"key": key, "commands": commands, "then": {"queue": "report"}});
+        let line = "POST /api/v1/default/batches";
+        place.ask(Role::Submitter, line, Some(&body)).await
+    };
+    let first = send("day", ["a", "b"]).await.ok().json();
+    assert_eq!(first["new"], true);
+    let again = send("day", ["a", "b"]).await.ok().json();
+    assert_eq!(
+        (&again["new"], &again["run"]),
+        (&json!(false), &first["run"])
+    );
+    assert_ne!(
+        send("next", ["c", "b"]).await.status,
+        200,
+        "an id is in use"
+    );
+    let line = "GET /api/v1/default/commands/mail";
+    let listed = place.ask(Role::Viewer, line, None).await.ok().json();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 2, "{listed}");
+    place.engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn co_23_a_state_is_patched_in_the_version_that_was_seen() {
+    let place = Place::new().await;
+    let run = place.engine.start(WAITS, &1).await.unwrap().id();
+    let patch = async |number: u64, version: u64| {
+        let body = json!({"patch": {"a": number}, "if_version": version, "reason": "why"});
+        let line = format!("POST /api/v1/default/runs/{run}/patch");
+        place.ask(Role::Operator, &line, Some(&body)).await
+    };
+    let patched = patch(1, 0).await.ok().json();
+    assert_eq!(patched, json!({"version": 1, "state": {"a": 1}}));
+    patch(2, 0).await.is(409, "stale");
+    assert_eq!(patch(2, 1).await.ok().json()["version"], 2);
+    place.engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn fa_20_times_of_the_past_are_made_up_for() {
+    let place = Place::new().await;
+    let asked = json!({"workflow": "double", "input": 1, "cron": "0 0 * * *"});
+    let line = "PUT /api/v1/default/schedules/daily";
+    place.ask(Role::Operator, line, Some(&asked)).await.ok();
+    let line = "POST /api/v1/default/schedules/daily/backfill";
+    let days = json!({"first": "2026-01-01T00:00:00Z", "last": "2026-01-03T00:00:00Z"});
+    let made = place.ask(Role::Operator, line, Some(&days)).await.ok();
+    assert_eq!(made.json(), json!({"times": 3}));
+    let strange = json!({"first": "yesterday", "last": "today"});
+    let refused = place.ask(Role::Operator, line, Some(&strange)).await;
+    refused.is(400, "bad_request");
+    place.engine.shutdown().await;
+}

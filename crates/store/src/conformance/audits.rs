@@ -2,8 +2,8 @@
 //! send.
 
 use roundel_core::{
-    AuditRow, Audited, Cancel, Cancelled, Caused, Claim, Name, Offer, Op, Patch, Patched, Refusal,
-    Reply, Resume, RunId, RunState, Start, Subscribe, Target, limits,
+    AuditRow, Audited, Cancel, Cancelled, Caused, Claim, Failure, IfParked, Name, Offer, Op, Patch,
+    Patched, Refusal, Reply, Resume, RunId, RunState, Start, Subscribe, Target, Then, limits,
 };
 
 use super::Make;
@@ -170,6 +170,46 @@ pub fn co_12_the_audit_is_filtered_and_paged(make: &Make) {
         listed(AuditOrder::NewestFirst, Some(runs[2])),
         [runs[2]],
         "of one run"
+    );
+}
+
+pub fn o5_what_rests_on_an_earlier_look_is_refused(make: &Make) {
+    let mut desk = Desk::new(make);
+    let run = desk.owned(A);
+    let park = |desk: &Desk| {
+        let mut round = desk.round(run);
+        round.then = Then::Park(Box::new(Failure::permanent("no")));
+        desk.commit(round);
+        desk.run(run).epoch
+    };
+    let first = park(&desk);
+    let if_seen = |seen, op| {
+        let parked = IfParked { op, seen };
+        by("anna", "", Op::IfParked(Box::new(parked)))
+    };
+    let resume = Op::Resume(Resume {
+        namespace: NS,
+        target: Target::Run(run),
+        skip: false,
+        anew: None,
+    });
+    assert_eq!(desk.must(if_seen(Some(first), resume)), Reply::Resumed);
+    let state = RunState::Ready;
+    let refused = desk.refused(if_seen(Some(first), cancelling(run)));
+    assert_eq!(refused, Refusal::NotParked { run, state });
+    // It is parked again, for another reason: who saw the first one decided about that.
+    assert_eq!(desk.claimed_ids(A, 1), [run]);
+    let epoch = park(&desk);
+    let refused = desk.refused(if_seen(Some(first), cancelling(run)));
+    let seen = first;
+    assert_eq!(refused, Refusal::MovedOn { run, seen, epoch });
+    assert_eq!(desk.run(run).state, RunState::Parked);
+    desk.must(if_seen(Some(epoch), cancelling(run)));
+    assert_eq!(desk.run(run).state, RunState::Cancelled);
+    assert_eq!(
+        audit(&desk, all()).len(),
+        2,
+        "what was refused is not there"
     );
 }
 

@@ -45,7 +45,7 @@ impl Words {
             Op::Signal(signal) => format!("the signal `{}`", signal.name),
             Op::Offer(offer) => format!("the offer `{}`", offer.name),
             Op::Redirect(_) => "what is done about a parked signal".into(),
-            Op::IfParked(op) => self.op(op),
+            Op::IfParked(parked) => self.op(&parked.op),
             Op::Cancel(_) => "a request to end a run".into(),
             Op::Patch(_) => "a patch of a run's state".into(),
             Op::Claim(_) => "a claim".into(),
