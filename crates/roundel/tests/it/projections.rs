@@ -153,7 +153,7 @@ async fn fa_07_what_a_process_lacks_a_projection_for_waits_for_one_that_has_it(d
     }
     // It is left where it is, and is no trouble.
     let ticked = old.tick(old.now()).await.expect("nothing to do");
-    assert_eq!((ticked.incoming.recorded, ticked.incoming.parked), (0, 0));
+    assert_eq!(ticked.incoming, roundel::TakenIn::default());
     let queued = old.incoming(RunState::Ready, None, 10).await;
     assert_eq!(queued.expect("they are read").items.len(), 2);
     let ticked = new.tick(new.now()).await.expect("they are taken");
