@@ -164,20 +164,24 @@ macro_rules! add_arrays {
 }
 pub(super) use add_arrays;
 
-/// The same; or, of one row alone, its values as they are.
+/// The same; but of a column that is not the rows' own, the value that the first has.
 macro_rules! add_columns {
-    ($values:expr, $alone:expr; $rows:expr; $row:pat => $($value:expr),* $(,)?) => {
-        if $alone {
-            if let Some($row) = $rows.iter().next() {
-                use $crate::postgres::trouble::Trouble::Culprit;
-                $(
-                    sqlx::Arguments::add(&mut *$values, $value)
-                        .map_err(|error| Culprit(error.to_string()))?;
-                )*
+    ($values:expr, $own:expr; $rows:expr; $row:pat => $($value:expr),* $(,)?) => {{
+        #[allow(unused_mut, unused_assignments)]
+        let mut own: $crate::postgres::write::text::Own = $own;
+        $(
+            if own.has_first() {
+                $crate::postgres::link::add_arrays!($values; $rows; $row => $value);
+            } else if let Some($row) = $rows.iter().next() {
+                sqlx::Arguments::add(&mut *$values, $value).map_err(|error| {
+                    $crate::postgres::trouble::Trouble::Culprit(error.to_string())
+                })?;
             }
-        } else {
-            $crate::postgres::link::add_arrays!($values; $rows; $row => $($value),*);
-        }
-    };
+            #[allow(unused_assignments)]
+            {
+                own = own.behind(1);
+            }
+        )*
+    }};
 }
 pub(super) use add_columns;

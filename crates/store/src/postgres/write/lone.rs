@@ -18,6 +18,7 @@ use roundel_core::{Changes, JournalRow, RunChange, RunRow, Timestamp};
 use sqlx::postgres::PgArguments;
 
 use super::rounds::{self, Guess, Parted, Written};
+use super::text::{self as texts, Own};
 use crate::cells::{Cells, number};
 use crate::postgres::link::{Link, values};
 use crate::postgres::trouble::Trouble;
@@ -67,7 +68,7 @@ impl<'a> Lone<'a> {
             rounds::add(&mut values, number(batch))?;
         }
         self.add_run(&mut values, guess)?;
-        rounds::add_told(&mut values, true, std::slice::from_ref(self.journal))?;
+        rounds::add_told(&mut values, Own::NONE, std::slice::from_ref(self.journal))?;
         let written = link.guess(text(self.kind), values).await?;
         let row = written.first().ok_or(Trouble::Stale)?;
         let by = u32::try_from(row.int(0)?.unwrap_or_default());
@@ -80,11 +81,11 @@ impl<'a> Lone<'a> {
     fn add_run(&self, values: &mut PgArguments, guess: &Guess<'_>) -> Result<(), Trouble> {
         let run = [self.run];
         match self.kind {
-            Kind::Born => return rounds::add_born(values, true, &run),
-            Kind::Advanced => rounds::add_advanced(values, true, &run)?,
+            Kind::Born => return rounds::add_born(values, Own::NONE, &run),
+            Kind::Advanced => rounds::add_advanced(values, Own::NONE, &run)?,
             Kind::Moved => {
-                rounds::add_advanced(values, true, &run)?;
-                rounds::add_moved(values, true, &run)?;
+                rounds::add_advanced(values, Own::NONE, &run)?;
+                rounds::add_moved(values, Own::NONE, &run)?;
             }
         }
         rounds::add(values, (guess.seen)(self.run.id))
@@ -115,10 +116,10 @@ fn made(kind: Kind) -> String {
         next += 1;
         format!("${}::{kind}", next - 1)
     };
-    let (columns, types) = rounds::columns(kind);
+    let (columns, types) = texts::columns(kind);
     let places: Vec<String> = types.iter().map(&mut take).collect();
     let seen = (kind != Kind::Born).then(|| take(&"xid"));
-    let told: Vec<String> = rounds::told_types().iter().map(&mut take).collect();
+    let told: Vec<String> = texts::told_types().iter().map(&mut take).collect();
     let told = told.join(", ");
     let Some(seen) = seen else {
         let (columns, places) = (columns.join(", "), places.join(", "));

@@ -5,6 +5,7 @@ pub(super) mod lone;
 mod messages;
 pub(super) mod rounds;
 mod scopes;
+pub(super) mod text;
 
 use std::collections::BTreeSet;
 
