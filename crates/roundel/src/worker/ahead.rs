@@ -8,18 +8,16 @@
 //! answer to the claim was lost; the answer to the round says so.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use roundel_core::{Claim, Claimed, Op, Refusal, Reply, Round, RunId, Then, Timestamp};
+use roundel_core::{Claim, Op, Refusal, Reply, Round, RunId, Timestamp};
 use roundel_store::{Answered, Ask, Error};
-use rustc_hash::FxHashSet;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::births::Birth;
 use super::drive::After;
-use super::{Leaving, Port, Worker};
+use super::{Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{LiveRun, Turn};
 use crate::post::Post;
@@ -56,31 +54,18 @@ struct Ahead {
     live: Box<LiveRun>,
     port: Arc<Port>,
     answer: oneshot::Receiver<Answered>,
-    /// Its first round is also its last, and the guess is trusted.
-    leaving: Option<Leaving>,
 }
 
 impl Worker {
     /// Sends a claim, and behind it the first rounds of runs that it is likely to take.
     pub(super) fn send_claim(self: &Arc<Self>, claim: Claim) -> Flight {
         let (runs, rounds): (Vec<_>, Vec<_>) = self.make_ahead(claim.limit).into_iter().unzip();
-        let trusted = self.coming.guesses_hold();
-        let ends = |round: &Round| trusted && matches!(round.then, Then::End(..));
-        let leaving = rounds
-            .iter()
-            .map(|round| ends(round).then(|| self.leaving()))
-            .collect::<Vec<_>>();
         let rounds = rounds.into_iter().map(|round| Ask::Op(Op::Commit(*round)));
         let asks = std::iter::once(Ask::Op(Op::Claim(claim))).chain(rounds);
         let mut answers = self.post.ask_all(asks.collect()).into_iter();
         let answer = answers.next().expect("a claim has an answer");
-        let ahead = runs.into_iter().zip(answers).zip(leaving);
-        let ahead = ahead.map(|(((live, port), answer), leaving)| Ahead {
-            live,
-            port,
-            answer,
-            leaving,
-        });
+        let ahead = runs.into_iter().zip(answers);
+        let ahead = ahead.map(|((live, port), answer)| Ahead { live, port, answer });
         let ahead = ahead.collect();
         Flight { answer, ahead }
     }
@@ -103,38 +88,13 @@ impl Worker {
             }
         };
         let empty = runs.is_empty();
-        let brought: FxHashSet<RunId> = runs.iter().map(|claimed| claimed.run).collect();
-        let guessed = |ahead: &&Ahead| brought.contains(&ahead.live.run());
-        let rightly = flight.ahead.iter().filter(guessed).count();
-        self.coming.guessed(rightly, flight.ahead.len());
-        self.take_over(runs);
+        for claimed in runs {
+            self.adopt(claimed);
+        }
         for ahead in flight.ahead {
             tokio::spawn(self.clone().follow(ahead, Heard::Answer));
         }
         Ok(Landed { empty, next })
-    }
-
-    /// Drives what a claim brought. Where a guess was wrong, that may be more than there is room
-    /// for: the rest is given back, for whoever has room.
-    fn take_over(self: &Arc<Self>, runs: Vec<Claimed>) {
-        let mut beyond = Vec::new();
-        for claimed in runs {
-            if self.has_room_for(claimed.run) {
-                self.adopt(claimed);
-            } else {
-                beyond.push(claimed.run);
-            }
-        }
-        if !beyond.is_empty() {
-            let worker = self.clone();
-            tokio::spawn(async move { worker.give_back(beyond).await });
-        }
-    }
-
-    fn has_room_for(&self, run: RunId) -> bool {
-        let ports = self.ports();
-        let most = self.config.max_live + self.leaving.load(Ordering::SeqCst);
-        ports.len() < most || ports.contains_key(&run) || self.births().ahead(run).is_some()
     }
 
     /// Brings those that have waited longest to their first calls.
@@ -224,15 +184,9 @@ impl Worker {
 
     /// Goes on with a run, once it is known what became of its first round.
     async fn follow(self: Arc<Self>, ahead: Ahead, claim: Heard) {
-        let Ahead {
-            live,
-            port,
-            answer,
-            leaving,
-        } = ahead;
+        let Ahead { live, port, answer } = ahead;
         let run = live.run();
         let answer = Post::answer(answer).await;
-        drop(leaving);
         let taken_up = match &answer {
             Ok(_) => true,
             Err((Error::Refused(refusal), _)) => !is_elsewhere(refusal),
@@ -246,7 +200,7 @@ impl Worker {
         let entered = self.is_entered(run, &port);
         if unknown && !entered {
             // While it is still ahead, so that nobody drives it under a lease that goes.
-            self.give_back(vec![run]).await;
+            self.give_back(run).await;
         }
         let mine = self.no_more_ahead(run, &port, taken_up);
         let insist = entered && matches!(answer, Err((Error::Unavailable(_), _)));
@@ -256,7 +210,7 @@ impl Worker {
             if mine {
                 self.forget(run);
             } else if taken_up {
-                self.give_back(vec![run]).await;
+                self.give_back(run).await;
             }
             return;
         }

@@ -19,9 +19,6 @@ const AT_ONCE: usize = 256;
 /// Claims on their way at once: while one waits for the disk, the next asks for what the slots that
 /// became free since can take.
 const IN_FLIGHT: usize = 3;
-/// A claim for less than this part of all slots waits while another is on its way: a batch costs as
-/// much as many of its runs, so those that end one after the other are replaced together.
-const FEW: usize = 1;
 /// The first pause after a claim that failed.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -35,26 +32,9 @@ pub(super) struct Coming {
     failed: AtomicU32,
     /// The last claim left something behind that was due.
     more: AtomicBool,
-    /// The last claim brought few of the runs that were begun ahead of it.
-    misguessed: AtomicBool,
     /// Whoever claims waits for room.
     blocked: AtomicBool,
     room: Notify,
-}
-
-impl Coming {
-    /// Are claims expected to bring the runs that were begun ahead of them? Then those of them that
-    /// have ended need no room, and the next claim need not wait for this one.
-    pub(super) fn guesses_hold(&self) -> bool {
-        !self.misguessed.load(Ordering::Relaxed)
-    }
-
-    /// So many of so many came. A few that were begun at the same time change places.
-    pub(super) fn guessed(&self, rightly: usize, all: usize) {
-        if all > 0 {
-            self.misguessed.store(rightly * 2 < all, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Worker {
@@ -68,15 +48,11 @@ impl Worker {
 
     /// Keeps room for as many runs as one more claim may ask for.
     fn keep_room(&self) -> usize {
-        let claims = self.coming.claims.load(Ordering::SeqCst);
-        if claims >= IN_FLIGHT {
+        if self.coming.claims.load(Ordering::SeqCst) >= IN_FLIGHT {
             return 0;
         }
         let ports = self.ports();
         let room = self.free_slots(&ports).min(AT_ONCE).min(limits::CLAIM);
-        if claims > 0 && room < self.config.max_live.min(AT_ONCE) / FEW {
-            return 0;
-        }
         self.coming.runs.fetch_add(room, Ordering::SeqCst);
         room
     }

@@ -110,7 +110,7 @@ impl Worker {
             Lost::Lease if self.is_stopping() => self.forget(run),
             Lost::Lease => {
                 self.counters.leases_lost.one();
-                self.give_back(vec![run]).await;
+                self.give_back(run).await;
                 self.forget(run);
             }
             Lost::Place(claimed) => {
@@ -120,11 +120,11 @@ impl Worker {
         }
     }
 
-    /// Gives leases back, if there are any, so that the runs go on from their journals at once.
-    pub(super) async fn give_back(&self, runs: Vec<RunId>) {
+    /// Gives a lease back, if there is one, so that the run goes on from its journal at once.
+    pub(super) async fn give_back(&self, run: RunId) {
         let release = roundel_core::Release {
             worker: self.id,
-            runs,
+            runs: vec![run],
             leave: false,
         };
         let ask = || Box::new(Ask::Op(Op::Release(release.clone())));
@@ -273,7 +273,7 @@ impl Worker {
             }
             Error::Unknown(_) => {
                 // Whatever was committed, the journal knows: begin from there, at once.
-                self.give_back(vec![run]).await;
+                self.give_back(run).await;
             }
             Error::Unavailable(_) | Error::Unusable(_) | Error::Closed => {}
         }
@@ -382,7 +382,7 @@ impl Worker {
                 let unknown = matches!(error, Error::Unknown(_));
                 let _ = answer.send(Err(error));
                 if unknown {
-                    self.give_back(vec![run]).await;
+                    self.give_back(run).await;
                 }
                 self.forget(run);
                 return After::Gone;

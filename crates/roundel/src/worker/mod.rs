@@ -89,9 +89,9 @@ pub(crate) struct Worker {
 }
 
 /// A run's last round is on its way.
-struct Leaving(Arc<Worker>);
+struct Leaving<'a>(&'a Worker);
 
-impl Drop for Leaving {
+impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.0.leaving.fetch_sub(1, Ordering::SeqCst);
     }
@@ -274,10 +274,10 @@ impl Worker {
 
     /// While this lives, a run's last round is on its way: another may be claimed in its place, at
     /// best in the same commit.
-    fn leaving(self: &Arc<Self>) -> Leaving {
+    fn leaving(&self) -> Leaving<'_> {
         self.leaving.fetch_add(1, Ordering::SeqCst);
         self.room_made();
-        Leaving(self.clone())
+        Leaving(self)
     }
 
     /// Takes over runs that an operation of this process leased to it.
