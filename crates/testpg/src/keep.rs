@@ -211,13 +211,10 @@ impl Drop for Server {
 }
 
 fn settings(port: u16, sync: Sync, folder: &Path) -> String {
-    // What is not to outlast the machine needs no copies of pages, nor what a second server would
-    // read: each test makes a schema, and a third of the work of that is the log.
+    // What is not to outlast the machine needs no copies of pages.
     let kept = match sync {
         Sync::On => "fsync = on\n",
-        Sync::Off => {
-            "fsync = off\nfull_page_writes = off\nwal_level = minimal\nmax_wal_senders = 0\n"
-        }
+        Sync::Off => "fsync = off\nfull_page_writes = off\n",
     };
     format!(
         "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\n\
