@@ -131,11 +131,7 @@ impl Book {
         match (op, reply) {
             (Op::Commit(round), _) => {
                 self.committed(round, noted);
-                for caused in &round.caused {
-                    if let Caused::Spawn(_, start) | Caused::Send(start) = caused {
-                        self.alike(start, rows);
-                    }
-                }
+                self.caused_alike(round, rows);
             }
             (Op::Start(start), Reply::Started(started)) => {
                 if started.new && self.deleted.remove(&started.run) {
@@ -143,6 +139,9 @@ impl Book {
                 }
                 if started.new {
                     self.alike(start, rows);
+                }
+                if let (Some(round), Some(Ok(_))) = (&start.first, started.first.as_deref()) {
+                    self.caused_alike(round, rows);
                 }
                 if let (Some(signal), Some(sent)) = (&start.signal, started.sent) {
                     self.sent(&signal.payload, sent, rows);
@@ -162,6 +161,14 @@ impl Book {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn caused_alike(&mut self, round: &Round, rows: &Rows) {
+        for caused in &round.caused {
+            if let Caused::Spawn(_, start) | Caused::Send(start) = caused {
+                self.alike(start, rows);
+            }
         }
     }
 
