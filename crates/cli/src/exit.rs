@@ -69,7 +69,9 @@ impl From<roundel::Error> for Failed {
                 | Refusal::UnknownProjection { .. },
             ) => Exit::NotFound,
             Error::Failed { .. } | Error::Parked { .. } | Error::Refused(_) => Exit::No,
-            Error::BadName(_) | Error::Value(_) | Error::Setup(_) => Exit::Usage,
+            Error::BadName(_) | Error::Value(_) | Error::Setup(_) | Error::Statement(_) => {
+                Exit::Usage
+            }
             Error::Unavailable(_) | Error::Unknown(_) => Exit::NotNow,
             Error::Unusable(_) | Error::Closed => Exit::Database,
         };

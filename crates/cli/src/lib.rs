@@ -46,6 +46,7 @@ mod send;
 mod serve;
 mod show;
 mod signed;
+mod sql;
 mod start;
 mod tokens;
 mod topics;
@@ -103,6 +104,8 @@ pub enum Command {
     Projections(Projections),
     /// What operators did: who, why, what and when.
     Audit(Audit),
+    /// Ask the database in its own language: one statement that reads.
+    Sql(Sql),
     /// Serve the API and the dashboard over HTTP.
     Serve(Serve),
     /// Who may ask the server for what.
@@ -130,6 +133,7 @@ pub use runs::Command as Runs;
 pub use schedules::Schedules;
 pub use send::{Offer, Signal};
 pub use serve::Serve;
+pub use sql::Sql;
 pub use start::Start;
 pub use tokens::Tokens;
 pub use topics::{Publish, Topics};
@@ -166,6 +170,7 @@ impl Command {
             Command::Tick(args) => &args.output,
             Command::Projections(args) => args.output(),
             Command::Audit(args) => args.output(),
+            Command::Sql(args) => &args.output,
             Command::Serve(args) => &args.output,
             Command::Tokens(args) => args.output(),
             Command::Verify(args) => &args.output,
@@ -201,6 +206,7 @@ impl Command {
             Command::Tick(args) => incoming::tick(args, client).await,
             Command::Projections(args) => args.run(client).await,
             Command::Audit(args) => args.run(client).await,
+            Command::Sql(args) => sql::run(&args, client).await,
             Command::Serve(args) => args.run(client).await,
             Command::Verify(_) | Command::Migrate(_) | Command::Move(_) | Command::Tokens(_) => {
                 unreachable!("taken above")

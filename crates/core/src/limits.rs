@@ -88,5 +88,15 @@ pub const MADE_UP: usize = 1_000;
 pub const TICKS_WAITING: usize = 10_000;
 /// Requests to a schedule that it has not seen yet.
 pub const ASKED: usize = 100;
+/// Bytes in an operator's own statement.
+pub const SQL_BYTES: usize = 64 << 10;
+/// Rows in the answer to it.
+pub const SQL_ROWS: usize = 10_000;
+/// Bytes in the values of the answer, after which no row is begun.
+pub const SQL_ANSWER: usize = 8 << 20;
+/// How long it may take.
+pub const SQL_TIME: Duration = Duration::from_secs(2);
+/// How many of them run at a time, in one process.
+pub const SQL_AT_ONCE: usize = 2;
 /// What a schedule remembers of what it did.
 pub const REMEMBERED: usize = 20;

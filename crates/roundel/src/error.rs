@@ -44,6 +44,9 @@ pub enum Error {
     /// Stop: the database cannot be used.
     #[error("{0}")]
     Unusable(String),
+    /// Correct the statement: an operator's own.
+    #[error("{0}")]
+    Statement(String),
     /// There is no such run.
     #[error("there is no run {0} in this namespace; it may have been deleted")]
     NoSuchRun(String),
@@ -60,6 +63,7 @@ impl From<roundel_store::Error> for Error {
             roundel_store::Error::Unavailable(_) => Error::Unavailable(text),
             roundel_store::Error::Unknown(_) => Error::Unknown(text),
             roundel_store::Error::Unusable(_) => Error::Unusable(text),
+            roundel_store::Error::Statement(_) => Error::Statement(text),
             roundel_store::Error::Closed => Error::Closed,
         }
     }

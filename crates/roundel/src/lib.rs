@@ -61,7 +61,7 @@ pub use roundel_core::{
 pub use roundel_store::{
     AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, ManualClock, Objects,
     Page, Params, PeekLock, PeekLockOptions, Position, Row, RunFilter, RunView, SignalView, Stats,
-    SystemClock, Tx, TxError, Value,
+    SystemClock, Table, Tx, TxError, Value,
 };
 pub use saga::{Next, Saga, SagaState, Visit};
 pub use schedule::{SCHEDULED_AT, Timed};

@@ -149,7 +149,7 @@ impl From<Error> for Problem {
                 | Refusal::StreamMoved { .. },
             ) => Code::Conflict,
             Error::Refused(_) | Error::Failed { .. } | Error::Parked { .. } => Code::Refused,
-            Error::BadName(_) | Error::Value(_) => Code::BadRequest,
+            Error::BadName(_) | Error::Value(_) | Error::Statement(_) => Code::BadRequest,
             Error::Unavailable(_) | Error::Closed => Code::Unavailable,
             Error::Unknown(_) => Code::Unknown,
             Error::Setup(_) | Error::Unusable(_) => Code::Broken,

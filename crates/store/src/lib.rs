@@ -47,7 +47,7 @@ pub use query::{
     Answer, AuditFilter, AuditOrder, AuditView, DocumentFilter, DocumentView, DueFilter, Dump,
     FactFilter, FactView, JournalPage, MailView, Page, Permits, Position, Projected,
     ProjectionView, PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter,
-    SignalView, StateView, Stats, SubscriptionView, TopicView,
+    SignalView, StateView, Statement, Stats, SubscriptionView, Table, TopicView,
 };
 pub use sqlite::{Metrics, Options, Schema, Sqlite, Synchronous};
 #[doc(hidden)]
@@ -211,6 +211,9 @@ pub enum Error {
     /// Stop: this database cannot be used as it is.
     #[error("{0}")]
     Unusable(String),
+    /// Correct the statement: an operator's own, of which nothing was run, or not to its end.
+    #[error("{0}")]
+    Statement(String),
     /// Stop: it was closed.
     #[error("the store is closed")]
     Closed,

@@ -13,10 +13,12 @@ use roundel_core::{
 use crate::cells::{self, Cells, Strange};
 
 pub(crate) mod facts;
+pub(crate) mod sql;
 
 pub(crate) use facts::without_positions;
 pub use facts::{DocumentFilter, DocumentView, FactFilter, FactView, Projected, ProjectionView};
 pub use roundel_core::Position;
+pub use sql::{Statement, Table};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +108,10 @@ pub enum Query {
         /// Are all facts to be counted?
         count: bool,
     },
+    /// An operator's own statement.
+    Sql(Statement),
+    /// What such a statement can ask: views and tables, with their columns.
+    Views,
     /// Every row of every table, in order: for tests.
     Dump,
 }
@@ -262,6 +268,8 @@ pub enum Answer {
     Documents(Page<DocumentView>),
     /// Projections.
     Projections(Projected),
+    /// What a statement found.
+    Table(Table),
     /// Everything.
     Dump(Box<Dump>),
 }

@@ -9,18 +9,18 @@ const GAP: usize = 2;
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
-    pub(crate) head: &'static str,
+pub(crate) struct Column<'a> {
+    pub(crate) head: &'a str,
     /// May be cut when there is no room.
     pub(crate) gives_way: bool,
 }
 
-pub(crate) fn fixed(head: &'static str) -> Column {
+pub(crate) fn fixed(head: &str) -> Column<'_> {
     let gives_way = false;
     Column { head, gives_way }
 }
 
-pub(crate) fn flexible(head: &'static str) -> Column {
+pub(crate) fn flexible(head: &str) -> Column<'_> {
     let gives_way = true;
     Column { head, gives_way }
 }
@@ -33,7 +33,7 @@ pub(crate) fn plain(text: impl Into<String>) -> Cell {
 }
 
 /// Shows rows under their heads; nothing of a column that is empty in all rows.
-pub(crate) fn show(screen: &mut Screen, columns: &[Column], rows: &[Vec<Cell>]) {
+pub(crate) fn show(screen: &mut Screen, columns: &[Column<'_>], rows: &[Vec<Cell>]) {
     let rows: Vec<Vec<Cell>> = rows
         .iter()
         .map(|row| {
@@ -47,7 +47,7 @@ pub(crate) fn show(screen: &mut Screen, columns: &[Column], rows: &[Vec<Cell>]) 
     for (at, column) in columns.iter().enumerate() {
         let width = match longest(at).unwrap_or(0) {
             0 => 0,
-            longest => longest.max(column.head.len()),
+            longest => longest.max(clean(column.head).chars().count()),
         };
         widths.push((width, column.gives_way));
     }
@@ -56,7 +56,7 @@ pub(crate) fn show(screen: &mut Screen, columns: &[Column], rows: &[Vec<Cell>]) 
     }
     let head: Vec<Cell> = columns
         .iter()
-        .map(|column| (Style::Head, column.head.to_owned()))
+        .map(|column| (Style::Head, clean(column.head)))
         .collect();
     for row in std::iter::once(&head).chain(&rows) {
         let line = line(screen, row, &widths);

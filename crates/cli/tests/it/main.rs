@@ -16,6 +16,7 @@ mod queues;
 mod reference;
 mod schedules;
 mod serve;
+mod sql;
 mod states;
 mod support;
 mod verify;

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 62] = [
+const COMMANDS: [&[&str]; 63] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -63,6 +63,7 @@ const COMMANDS: [&[&str]; 62] = [
     &["tick"],
     &["audit"],
     &["audit", "verify"],
+    &["sql"],
     &["serve"],
     &["tokens", "add"],
     &["tokens", "list"],

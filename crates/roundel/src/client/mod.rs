@@ -17,6 +17,7 @@ mod queues;
 mod remedy;
 mod schedules;
 mod send;
+mod sql;
 mod start;
 mod to;
 mod topics;

@@ -275,7 +275,7 @@ impl Worker {
                 // Whatever was committed, the journal knows: begin from there, at once.
                 self.give_back(run).await;
             }
-            Error::Unavailable(_) | Error::Unusable(_) | Error::Closed => {}
+            Error::Unavailable(_) | Error::Unusable(_) | Error::Statement(_) | Error::Closed => {}
         }
         drop(live);
         self.forget(run);

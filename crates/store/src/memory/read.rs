@@ -8,6 +8,7 @@ use roundel_core::{
 
 use super::state::{State, Tables};
 use crate::cells::number;
+use crate::query::sql::no_sql;
 use crate::{
     Answer, AuditFilter, AuditOrder, AuditView, DueFilter, Dump, Error, MailView, Page, Permits,
     PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter, SignalView, Stats,
@@ -77,6 +78,7 @@ impl State {
             Query::Offers(after, limit) => Answer::Offers(tables.offers(after.as_ref(), limit)),
             Query::Parked(filter) => Answer::Parked(tables.parked(&filter)),
             Query::Audit(filter) => Answer::Audit(tables.audit(&filter)),
+            Query::Sql(_) | Query::Views => return Err(no_sql()),
             Query::Dump => Answer::Dump(Box::new(tables.dump())),
             of_facts => tables.of_facts(&of_facts),
         })

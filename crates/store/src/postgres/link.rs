@@ -2,6 +2,7 @@
 //! no state of its own and may stand behind a proxy that gives each transaction another server
 //! process.
 
+use roundel_core::limits::SQL_TIME;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 use sqlx::{Connection, Executor, PgConnection};
 
@@ -18,6 +19,8 @@ pub(super) struct Beginnings {
     pub(super) session: String,
     /// Of one that reads: all at one moment.
     pub(super) read: String,
+    /// Of one that runs an operator's own statement.
+    pub(super) sql: String,
     /// Of one that looks at the schema itself.
     pub(super) plain: String,
     /// The end of a step, in the transaction that it has: from here on it is ours.
@@ -44,6 +47,13 @@ impl Beginnings {
                 "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {path}; \
                  SET LOCAL statement_timeout = '60s'; \
                  SET LOCAL idle_in_transaction_session_timeout = '15s'"
+            ),
+            sql: format!(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                 SET LOCAL search_path = \"{schema}\", \"$user\", public; \
+                 SET LOCAL statement_timeout = '{}'; SET LOCAL lock_timeout = '1s'; \
+                 SET LOCAL idle_in_transaction_session_timeout = '15s'",
+                SQL_TIME.as_millis()
             ),
             plain: format!("BEGIN; {path}; {limits}"),
             last: format!("{path}; {limits}; {plans}"),

@@ -30,6 +30,7 @@ mod read;
 mod records;
 mod search;
 mod shared;
+mod sql;
 mod steps;
 mod trouble;
 mod values;
@@ -163,6 +164,7 @@ impl Postgres {
             news: tokio::sync::Notify::new(),
             fresh: Mutex::default(),
             workers: Mutex::default(),
+            statements: tokio::sync::Semaphore::new(roundel_core::limits::SQL_AT_ONCE),
             touched: Mutex::default(),
             options,
         });
@@ -249,7 +251,12 @@ impl Store for Postgres {
             let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
             runtime.as_ref().map(|runtime| {
                 let (pool, shared) = (Arc::clone(&self.pool), Arc::clone(&self.shared));
-                runtime.spawn(async move { read::answer(&pool, &shared.begin.read, query).await })
+                runtime.spawn(async move {
+                    match sql::of(&query) {
+                        Some(statement) => sql::answer(&shared, &statement).await,
+                        None => read::answer(&pool, &shared.begin.read, query).await,
+                    }
+                })
             })
         };
         Box::pin(async move {

@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) news: tokio::sync::Notify,
     /// What others are to hear of.
     pub(super) fresh: Mutex<News>,
+    /// Room for operators' own statements.
+    pub(super) statements: tokio::sync::Semaphore,
     /// The workers of this process.
     pub(super) workers: Mutex<BTreeSet<WorkerId>>,
     /// Runs that were written beside the committer, since it last looked.

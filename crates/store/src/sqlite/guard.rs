@@ -51,19 +51,22 @@ fn is_allowed(action: &AuthAction<'_>) -> bool {
         AuthAction::Pragma {
             pragma_name,
             pragma_value,
-        } => {
-            let readable = READABLE
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(pragma_name));
-            let argument_sets = pragma_name.eq_ignore_ascii_case("application_id");
-            readable && !(argument_sets && pragma_value.is_some())
-        }
+        } => is_readable(pragma_name, pragma_value),
         AuthAction::Function { function_name } => {
             !function_name.eq_ignore_ascii_case("load_extension")
         }
         AuthAction::Read { .. } | AuthAction::Select | AuthAction::Recursive => true,
         _ => changed(action).into_iter().flatten().all(is_free),
     }
+}
+
+/// Does this only read a setting that anybody may know?
+pub(super) fn is_readable(name: &str, value: Option<&str>) -> bool {
+    let readable = READABLE
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(name));
+    let argument_sets = name.eq_ignore_ascii_case("application_id");
+    readable && !(argument_sets && value.is_some())
 }
 
 /// The names of what is written, made or removed, and of what that belongs to.

@@ -26,6 +26,7 @@ mod read;
 mod readers;
 mod records;
 mod shared;
+mod sql;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -39,11 +40,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 pub use file::Schema;
 pub(crate) use moving::Side;
 pub use shared::Metrics;
 
-use crate::{Answer, Answered, Boxed, Clock, Error, Listener, Query, Request, Store, SystemClock};
+use crate::{
+    Answer, Answered, Boxed, Clock, Error, Listener, Query, Request, Statement, Store, SystemClock,
+};
 use shared::Shared;
 
 /// Threads that read.
@@ -162,11 +167,24 @@ impl Sqlite {
         let thread = thread.map_err(|error| {
             Error::Unavailable(format!("a thread of the store cannot be started: {error}"))
         })?;
-        self.threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(thread);
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
         Ok(())
+    }
+
+    /// Runs an operator's own statement, on a thread that goes when it has ended.
+    fn run(&self, statement: Statement) -> oneshot::Receiver<Result<Answer, Error>> {
+        let (sender, receiver) = oneshot::channel();
+        let turn = sql::Turn::take(&self.shared);
+        let began = self.spawn("roundel-sql", move || {
+            let answer = turn.and_then(|turn| turn.answer(&statement));
+            let _ = sender.send(answer);
+        });
+        if let Err(error) = began {
+            tracing::warn!(%error, "a statement was not run");
+        }
+        receiver
     }
 
     /// What has happened since it was opened.
@@ -191,7 +209,10 @@ impl Store for Sqlite {
     }
 
     fn read(&self, query: Query) -> Boxed<'_, Result<Answer, Error>> {
-        let answer = self.shared.reads.ask(query);
+        let answer = match sql::of(&query) {
+            Some(statement) => self.run(statement),
+            None => self.shared.reads.ask(query),
+        };
         Box::pin(async move { answer.await.unwrap_or(Err(Error::Closed)) })
     }
 

@@ -72,6 +72,10 @@ impl Reads {
         self.changed.notify_all();
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     fn next(&self) -> Option<Asked> {
         let mut state = self.lock();
         loop {

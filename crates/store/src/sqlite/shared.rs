@@ -2,7 +2,7 @@
 
 use std::fs::Metadata;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -23,6 +23,8 @@ pub(super) struct Shared {
     pub(super) reads: Reads,
     pub(super) counters: Counters,
     pub(super) closely: AtomicBool,
+    /// Operators' own statements that are under way.
+    pub(super) statements: AtomicUsize,
     pub(super) pause: Pause,
     #[cfg(test)]
     pub(super) faults: Mutex<std::collections::VecDeque<super::faults::Fault>>,
@@ -103,6 +105,7 @@ impl Shared {
             reads: Reads::default(),
             counters: Counters::default(),
             closely: AtomicBool::new(false),
+            statements: AtomicUsize::new(0),
             pause: Pause::default(),
             #[cfg(test)]
             faults: Mutex::default(),

@@ -8,4 +8,5 @@ mod marks;
 mod moving;
 mod opening;
 mod processes;
+mod sql;
 mod tools;

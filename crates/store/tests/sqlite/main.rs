@@ -8,6 +8,7 @@ mod io;
 mod opening;
 mod processes;
 mod reading;
+mod sql;
 mod steps;
 mod tools;
 mod troubles;

@@ -12,6 +12,8 @@ mod guard;
 mod tests;
 mod values;
 
+pub(crate) use values::of_row as values_of;
+
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -141,12 +141,14 @@ pub(super) fn rows(rows: &[PgRow]) -> Result<Vec<Row>, TxError> {
     let names: std::sync::Arc<[String]> = names.into();
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
-        let values = (0..names.len())
-            .map(|at| value(row, at))
-            .collect::<Result<_, _>>()?;
-        found.push(Row::new(names.clone(), values));
+        found.push(Row::new(names.clone(), of_row(row)?));
     }
     Ok(found)
+}
+
+/// What a row holds.
+pub(crate) fn of_row(row: &PgRow) -> Result<Vec<Value>, TxError> {
+    (0..row.columns().len()).map(|at| value(row, at)).collect()
 }
 
 fn value(row: &PgRow, at: usize) -> Result<Value, TxError> {
