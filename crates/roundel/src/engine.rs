@@ -23,7 +23,7 @@ use crate::place::{Opening, Place};
 use crate::post::Post;
 use crate::projections::Registry;
 use crate::rests::Rests;
-use crate::worker::{Config, Ear, Worker};
+use crate::worker::{Config, Ear, Idlers, Worker};
 use crate::{Command, Error, Topic, Undo, Workflow};
 
 /// An engine being set up.
@@ -146,6 +146,7 @@ impl EngineBuilder {
             cached_for: Duration::from_secs(60),
             sweep: Duration::from_secs(30),
             renewed_by_hand: false,
+            elsewhere: false,
             undos: Arc::default(),
             projections: Arc::default(),
         };
@@ -421,7 +422,8 @@ impl EngineBuilder {
         }
         let worker = Arc::new(Worker::new(config, post.clone(), handlers, shared));
         let facts = Arc::new(Notify::new());
-        store.listen(Arc::new(Ear::new(&worker, facts.clone())));
+        let idlers = Arc::new(Idlers::default());
+        store.listen(Arc::new(Ear::new(&worker, (facts.clone(), idlers.clone()))));
         let worker = if worker.handlers.is_empty() {
             None
         } else {
@@ -439,6 +441,7 @@ impl EngineBuilder {
             projections,
             deciders: self.deciders,
             sweep,
+            idlers,
         };
         let client = Client::from(Arc::new(inner));
         for (topic, workflow) in &self.subscriptions {

@@ -21,6 +21,7 @@ mod names;
 mod place;
 mod post;
 mod projections;
+mod remote;
 mod rests;
 mod saga;
 mod schedule;
@@ -49,6 +50,7 @@ pub use fact::{Fact, RecordInStep};
 pub use metrics::{Metrics, Waits};
 pub use names::{Key, Signal, Topic, Undo, Workflow};
 pub use projections::{Projection, UnknownFact};
+pub use remote::{Answered, Handed, Held, RemoteWorker, Wanted};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
     AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Build, Calendar, Cancelled,
@@ -56,7 +58,8 @@ pub use roundel_core::{
     Envelope, FactId, FactRow, Failure, Infrastructure, Joined, Name, Op, Overlap, Patched,
     Payload, ProjectionRow, PublicationId, Published, QueueKind, QueueRow, Rate, Received,
     RecordedFact, Refusal, Remainder, Remaining, Remembered, Reply, Retry, RunId, RunState,
-    ScheduleState, Sent, Stuck, Timestamp, Timetable, Undone, What, instant, limits, read_instant,
+    ScheduleState, Sent, Stuck, Timestamp, Timetable, Undone, What, WorkerId, instant, limits,
+    read_instant,
 };
 pub use roundel_store::{
     AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, ManualClock, Objects,

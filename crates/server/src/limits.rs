@@ -19,6 +19,12 @@ pub struct Limits {
     pub connections: usize,
     /// Live streams at a time; others are told to come back.
     pub streams: usize,
+    /// Workers elsewhere that wait for commands at a time; others are told to come back.
+    pub polls: usize,
+    /// How long one of them waits at most.
+    pub poll_time: Duration,
+    /// Commands that one claim brings at most.
+    pub claim: usize,
     /// Requests of one token in a second, on average.
     pub per_second: u32,
     /// Requests of one token at once.
@@ -39,6 +45,9 @@ impl Default for Limits {
             body_time: Duration::from_secs(30),
             connections: 1024,
             streams: 64,
+            polls: 256,
+            poll_time: Duration::from_secs(30),
+            claim: 100,
             per_second: 100,
             burst: 200,
             page: 500,

@@ -56,6 +56,8 @@ codes! {
     Conflict = "conflict", CONFLICT;
     /// It has gone on since it was looked at: look again, and decide again.
     Stale = "stale", CONFLICT;
+    /// The command is not this worker's any more: drop what was done for it.
+    LeaseLost = "lease_lost", CONFLICT;
     /// The idempotency key was used for something else.
     KeyReused = "key_reused", CONFLICT;
     /// The body is too large.

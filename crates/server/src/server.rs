@@ -79,6 +79,7 @@ pub(crate) struct Shared {
     pub(crate) behind_tls: bool,
     pub(crate) ready: Ready,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) polls: Arc<Semaphore>,
     pub(crate) lately: Lately,
     pub(crate) counts: Counted,
     /// True once it was asked to stop.
@@ -184,6 +185,7 @@ impl ServerBuilder {
             hosts: Hosts::new(&self.hosts),
             rates: Rates::new(&self.limits),
             streams: Arc::new(Semaphore::new(self.limits.streams)),
+            polls: Arc::new(Semaphore::new(self.limits.polls)),
             stopping: watch::Sender::new(false),
             client: self.client,
             tokens: self.tokens,

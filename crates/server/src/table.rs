@@ -4,6 +4,7 @@ use axum::http::Method;
 
 use crate::api::{
     audit, batches, commands, counts, facts, me, parked, queues, runs, schedules, submit, topics,
+    work,
 };
 use crate::route::{Listed, Route};
 use crate::{live, openapi, ui};
@@ -24,7 +25,19 @@ pub(crate) fn routes() -> Vec<Route> {
     let mut routes = about_the_server();
     routes.extend(about_runs());
     routes.extend(about_the_rest());
+    routes.extend(about_work());
     routes
+}
+
+fn about_work() -> Vec<Route> {
+    table! {
+        POST "/api/v1/{namespace}/work/claim" "Claim commands, and wait for some" => work::claim;
+        POST "/api/v1/{namespace}/work/extend" "Keep a command for longer" => work::extend;
+        POST "/api/v1/{namespace}/work/complete" "Answer a command" => work::complete;
+        POST "/api/v1/{namespace}/work/fail" "A command failed" => work::fail;
+        POST "/api/v1/{namespace}/work/release" "Give a command back" => work::release;
+        POST "/api/v1/{namespace}/work/leave" "The worker goes" => work::leave;
+    }
 }
 
 fn about_the_server() -> Vec<Route> {

@@ -261,6 +261,9 @@ pub(super) fn register(
     row.lanes.extend(&lanes);
     row.lanes.sort_unstable();
     row.lanes.dedup();
+    if row.seen_at.after(limits::SIGN) <= now {
+        row.seen_at = now;
+    }
     if known.as_ref() != Some(&row) {
         rows.workers.put(register.worker, row);
     }

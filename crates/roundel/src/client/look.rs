@@ -106,6 +106,7 @@ impl Client {
             projections: self.inner.projections.clone(),
             deciders: self.inner.deciders.clone(),
             sweep: self.inner.sweep,
+            idlers: self.inner.idlers.clone(),
         };
         Ok(Client {
             inner: Arc::new(inner),

@@ -64,7 +64,7 @@ use crate::metrics::Counters;
 use crate::post::Post;
 use crate::projections::Projections;
 use crate::rests::Rests;
-use crate::worker::Worker;
+use crate::worker::{Idlers, Worker};
 use crate::{Error, Workflow};
 
 type Boxed<T> = Borrowed<'static, T>;
@@ -106,6 +106,7 @@ pub(crate) struct Inner {
     pub(crate) deciders: Deciders,
     /// How long a lost hint can delay a result.
     pub(crate) sweep: Duration,
+    pub(crate) idlers: Arc<Idlers>,
 }
 
 impl std::fmt::Debug for Client {

@@ -24,8 +24,10 @@ use crate::post::Asked;
 pub(super) enum After {
     /// Still ours.
     Mine(Box<LiveRun>),
-    /// It waits, ended, or is somebody else's.
+    /// It waits, has ended or is parked, as was committed.
     Gone,
+    /// It is somebody else's, or nobody knows.
+    Lost,
 }
 
 /// Why what is in memory is of no use any more.
@@ -45,41 +47,51 @@ impl Worker {
                 self.lost(run, lost).await;
                 return;
             }
-            let after = match live.turn(self.store().now()) {
-                Turn::Commit(round) => {
-                    for caused in &round.caused {
-                        match caused {
-                            Caused::Child(_, start) | Caused::Spawn(_, start) => {
-                                self.expect(start);
-                            }
-                            Caused::Children(_, starts) => {
-                                starts.iter().for_each(|start| self.expect(start));
-                            }
-                            _ => {}
-                        }
-                    }
-                    let leaving = matches!(round.then, Then::End(..)).then(|| self.leaving());
-                    let ask = Ask::Op(Op::Commit(*round));
-                    let answer = self.insist(Box::new(ask)).await;
-                    drop(leaving);
-                    self.after_commit(live, answer, &port).await
-                }
-                Turn::Step => self.step(live, &port).await,
-                Turn::Read(call) => self.read(live, call).await,
-                Turn::Settle(call, scope) => self.settle(live, call, scope).await,
-                Turn::Recall(execution) => self.recall(live, execution).await,
-                Turn::Wait(until) => {
-                    self.wait(&port, until).await;
-                    After::Mine(live)
-                }
-                Turn::Yield => {
-                    tokio::task::yield_now().await;
-                    After::Mine(live)
-                }
-            };
-            match after {
+            let turn = live.turn(self.store().now());
+            match self.carry_out(live, turn, &port).await {
                 After::Mine(still) => live = still,
-                After::Gone => return,
+                After::Gone | After::Lost => return,
+            }
+        }
+    }
+
+    /// Does what must happen next.
+    pub(super) async fn carry_out(
+        self: &Arc<Self>,
+        live: Box<LiveRun>,
+        turn: Turn,
+        port: &Arc<Port>,
+    ) -> After {
+        match turn {
+            Turn::Commit(round) => {
+                for caused in &round.caused {
+                    match caused {
+                        Caused::Child(_, start) | Caused::Spawn(_, start) => {
+                            self.expect(start);
+                        }
+                        Caused::Children(_, starts) => {
+                            starts.iter().for_each(|start| self.expect(start));
+                        }
+                        _ => {}
+                    }
+                }
+                let leaving = matches!(round.then, Then::End(..)).then(|| self.leaving());
+                let ask = Ask::Op(Op::Commit(*round));
+                let answer = self.insist(Box::new(ask)).await;
+                drop(leaving);
+                self.after_commit(live, answer, port).await
+            }
+            Turn::Step => self.step(live, port).await,
+            Turn::Read(call) => self.read(live, call).await,
+            Turn::Settle(call, scope) => self.settle(live, call, scope).await,
+            Turn::Recall(execution) => self.recall(live, execution).await,
+            Turn::Wait(until) => {
+                self.wait(port, until).await;
+                After::Mine(live)
+            }
+            Turn::Yield => {
+                tokio::task::yield_now().await;
+                After::Mine(live)
             }
         }
     }
@@ -279,7 +291,7 @@ impl Worker {
         }
         drop(live);
         self.forget(run);
-        After::Gone
+        After::Lost
     }
 
     async fn step(self: &Arc<Self>, live: Box<LiveRun>, port: &Arc<Port>) -> After {
@@ -297,7 +309,7 @@ impl Worker {
         };
         let Some(Ask::Work(work)) = ask.map(|ask| *ask) else {
             self.forget(run);
-            return After::Gone;
+            return After::Lost;
         };
         let work = work
             .into_any()

@@ -1,5 +1,6 @@
 //! What the store tells without being asked.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use roundel_core::{Hint, Timestamp};
@@ -16,15 +17,54 @@ pub(crate) struct Ear {
     rests: Arc<Rests>,
     /// There may be facts for projections that follow.
     facts: Arc<Notify>,
+    idlers: Arc<Idlers>,
+}
+
+/// Workers elsewhere that wait for something to do.
+#[derive(Default)]
+pub(crate) struct Idlers {
+    waiting: AtomicUsize,
+    ready: Notify,
+}
+
+/// One of them.
+pub(crate) struct Idler<'a>(&'a Idlers);
+
+impl Idlers {
+    /// One more. What is committed from now on is told.
+    pub(crate) fn join(&self) -> Idler<'_> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Idler(self)
+    }
+
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.ready.notify_waiters();
+        }
+    }
+}
+
+impl Idler<'_> {
+    /// Something may be ready after this was asked.
+    pub(crate) fn ready(&self) -> tokio::sync::futures::Notified<'_> {
+        self.0.ready.notified()
+    }
+}
+
+impl Drop for Idler<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Ear {
-    /// Of a worker, and of those who wait for results; these also without a worker.
-    pub(crate) fn new(worker: &Arc<Worker>, facts: Arc<Notify>) -> Ear {
+    /// Of a worker, and of those who wait for results, facts or work; these also without a worker.
+    pub(crate) fn new(worker: &Arc<Worker>, (facts, idlers): (Arc<Notify>, Arc<Idlers>)) -> Ear {
         Ear {
             worker: Arc::downgrade(worker),
             rests: worker.rests.clone(),
             facts,
+            idlers,
         }
     }
 }
@@ -33,6 +73,9 @@ impl Listener for Ear {
     fn hints(&self, hints: Vec<Hint>) {
         let worker = self.worker.upgrade();
         for hint in hints {
+            if matches!(hint, Hint::Ready(..)) {
+                self.idlers.wake();
+            }
             match (hint, &worker) {
                 (Hint::AtRest(run, state, outcome), _) => {
                     self.rests.at_rest(run, state, outcome.as_ref());
@@ -47,6 +90,7 @@ impl Listener for Ear {
     fn others_committed(&self) {
         self.rests.look_again();
         self.facts.notify_one();
+        self.idlers.wake();
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
@@ -60,6 +104,9 @@ impl Listener for Ear {
         }
         if news.facts {
             self.facts.notify_one();
+        }
+        if news.ready.is_some() {
+            self.idlers.wake();
         }
         let Some(worker) = self.worker.upgrade() else {
             return;

@@ -22,7 +22,7 @@ impl Worker {
     }
 
     /// Brings a claimed run into memory from its journal.
-    async fn load(&self, claimed: Claimed, port: &Arc<Port>) -> Option<Box<LiveRun>> {
+    pub(super) async fn load(&self, claimed: Claimed, port: &Arc<Port>) -> Option<Box<LiveRun>> {
         let rows = self.journal(claimed.run, claimed.execution).await?;
         let info = self.info(&claimed)?;
         let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
@@ -74,7 +74,7 @@ impl Worker {
     pub(super) async fn recall(self: &Arc<Self>, mut live: Box<LiveRun>, execution: u32) -> After {
         let Some(rows) = self.journal(live.run(), execution).await else {
             self.forget(live.run());
-            return After::Gone;
+            return After::Lost;
         };
         live.recalled(execution, &rows, |workflow, version| {
             self.handlers.get(&(workflow.clone(), version)).cloned()

@@ -9,6 +9,7 @@ mod drive;
 mod ear;
 mod load;
 mod reads;
+mod remote;
 mod renew;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,8 +35,9 @@ use crate::rests::Rests;
 
 use births::Births;
 use cache::Cache;
-pub(crate) use ear::Ear;
+pub(crate) use ear::{Ear, Idlers};
 pub(crate) use reads::scope_runs;
+pub(crate) use remote::Brought;
 
 /// How long stopping waits for the answers to claims.
 const STRAGGLERS: Duration = Duration::from_secs(5);
@@ -57,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) sweep: Duration,
     /// No thread renews leases: a test does, by its own time.
     pub(crate) renewed_by_hand: bool,
+    /// It works in the name of somebody elsewhere, beside whoever works here.
+    pub(crate) elsewhere: bool,
     /// Functions that undo, by name.
     pub(crate) undos: Arc<NamedUndos>,
     pub(crate) projections: Arc<Projections>,
@@ -256,7 +260,7 @@ impl Worker {
             .collect()
     }
 
-    fn workflow_of(&self, lane: LaneId) -> Option<&(Name, u32)> {
+    pub(crate) fn workflow_of(&self, lane: LaneId) -> Option<&(Name, u32)> {
         self.lanes
             .get()?
             .iter()
@@ -374,6 +378,9 @@ impl Worker {
 
     /// The number of runs driven here has changed.
     fn gauge(&self, ports: &FxHashMap<RunId, Arc<Port>>) {
+        if self.config.elsewhere {
+            return;
+        }
         self.counters.live.set(ports.len());
         if ports.len() <= 1 {
             self.store()

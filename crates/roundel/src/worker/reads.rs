@@ -24,7 +24,7 @@ impl Worker {
             Ok(value) => live.state_read(call, value),
             Err(Error::Closed) => {
                 self.forget(live.run());
-                return After::Gone;
+                return After::Lost;
             }
             Err(_) => {
                 let until = self.store().now().after(Duration::from_millis(20));
@@ -72,7 +72,7 @@ impl Worker {
             Ok(ends) => live.settled(call, ends),
             Err(Error::Closed) => {
                 self.forget(live.run());
-                return After::Gone;
+                return After::Lost;
             }
             Err(_) => {
                 let until = self.store().now().after(Duration::from_millis(20));

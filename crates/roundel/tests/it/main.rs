@@ -8,6 +8,7 @@ mod bad_input;
 mod command_flows;
 mod commands;
 mod cooperation;
+mod elsewhere;
 mod examples;
 #[cfg(feature = "testkit")]
 mod explore;

@@ -13,6 +13,7 @@ pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod submit;
 pub(crate) mod topics;
+pub(crate) mod work;
 
 use roundel::{RunId, To};
 
@@ -24,6 +25,7 @@ pub(crate) type See = Cap<actions::See, Namespace>;
 pub(crate) type SeeAudit = Cap<actions::SeeAudit, Namespace>;
 pub(crate) type Submit = Cap<actions::Submit, Namespace>;
 pub(crate) type Operate = Cap<actions::Operate, Namespace>;
+pub(crate) type Work = Cap<actions::Work, Namespace>;
 pub(crate) type Delete = Cap<actions::Delete, Namespace>;
 
 /// Items of a page unless more are asked for.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use roundel::{Client, Name, Timestamp};
 
-use super::{Action, Grant, Role};
+use super::{Action, Grant, Role, Seal, Token};
 use crate::problem::{Code, Problem};
 use crate::server::Shared;
 
@@ -23,6 +23,8 @@ pub(crate) struct Who {
     pub(crate) expires_at: Option<Timestamp>,
     /// Came by the link that the server printed, not by a token.
     pub(crate) local: bool,
+    /// What is handed out to them is sealed with this.
+    pub(crate) seal: Seal,
 }
 
 impl Who {
@@ -33,6 +35,7 @@ impl Who {
             namespaces: grant.namespaces.clone(),
             expires_at: grant.expires_at,
             local: false,
+            seal: Seal::of(&grant.hash),
         }
     }
 
@@ -44,6 +47,7 @@ impl Who {
             namespaces: vec!["*".to_owned()],
             expires_at: None,
             local: true,
+            seal: Seal::of(Token::random().reveal()),
         }
     }
 

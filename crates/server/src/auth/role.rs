@@ -57,13 +57,14 @@ impl Role {
             Role::Viewer => &["know oneself", "see"],
             Role::Operator => &["know oneself", "see", "see the audit", "submit", "operate"],
             Role::Submitter => &["know oneself", "submit"],
-            Role::Worker => &["know oneself"],
+            Role::Worker => &["know oneself", "work"],
             Role::Admin => &[
                 "know oneself",
                 "see",
                 "see the audit",
                 "submit",
                 "operate",
+                "work",
                 "delete",
             ],
         };
@@ -113,6 +114,8 @@ pub(crate) mod actions {
         Submit = "submit";
         /// End runs, undo them, mend what is parked, change limits and schedules.
         Operate = "operate";
+        /// Claim commands and answer them.
+        Work = "work";
         /// Remove what cannot be brought back.
         Delete = "delete";
     }
@@ -132,11 +135,12 @@ mod tests {
             ("see the audit", [false, true, false, false, true]),
             ("submit", [false, true, true, false, true]),
             ("operate", [false, true, false, false, true]),
+            ("work", [false, false, false, true, true]),
             ("delete", [false, false, false, false, true]),
             ("anything else", [false; 5]),
         ] {
             assert_eq!(may(action), roles, "{action}");
         }
-        assert_eq!(actions::ALL.len(), 6);
+        assert_eq!(actions::ALL.len(), 7);
     }
 }

@@ -8,3 +8,4 @@ mod lists;
 mod matrix;
 mod streams;
 mod support;
+mod work;
