@@ -86,10 +86,15 @@ fn operation(route: &Listed) -> Value {
     let schema = schema.clone().unwrap_or_else(|| json!({"type": "string"}));
     let may = Role::ALL.into_iter().filter(|role| role.may(route.action));
     let may: Vec<&str> = may.map(Role::as_str).collect();
+    let places = if route.in_all {
+        ", in all namespaces"
+    } else {
+        ""
+    };
     let problem = json!({"$ref": "#/components/schemas/Problem"});
     let mut told = json!({
         "summary": route.about,
-        "description": format!("For: {}.", may.join(", ")),
+        "description": format!("For: {}{places}.", may.join(", ")),
         "x-roundel-action": route.action,
         "parameters": parameters,
         "responses": {

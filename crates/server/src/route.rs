@@ -110,6 +110,8 @@ pub struct Listed {
     pub action: &'static str,
     /// Is it in a namespace?
     pub in_namespace: bool,
+    /// Is it in all of them at once?
+    pub in_all: bool,
     /// The schema of what stands after the question mark.
     pub query: Value,
     /// The schema of the body, if it takes one.
@@ -145,6 +147,7 @@ impl Route {
             about,
             action: A::WORD,
             in_namespace: P::NAMED,
+            in_all: P::ALL,
             query: Q::schema(),
             body: B::schema(),
             gives: R::shape(),

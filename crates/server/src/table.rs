@@ -3,8 +3,8 @@
 use axum::http::Method;
 
 use crate::api::{
-    audit, batches, commands, counts, facts, me, parked, queues, runs, schedules, submit, topics,
-    work,
+    audit, batches, commands, counts, facts, me, parked, queues, runs, schedules, sql, submit,
+    topics, work,
 };
 use crate::route::{Listed, Route};
 use crate::{live, openapi, ui};
@@ -49,6 +49,9 @@ fn about_the_server() -> Vec<Route> {
         GET "/ui/" "The dashboard" => ui::show;
         GET "/ui/{file}" "A file of the dashboard" => ui::show;
         GET "/metrics" "What was counted, for Prometheus" => counts::metrics;
+        POST "/api/v1/sql" "Ask in SQL; nothing is changed" => sql::ask;
+        POST "/api/v1/sql/csv" "The same, as a file" => sql::export;
+        GET "/api/v1/sql/views" "What there is to ask" => sql::views;
     }
 }
 

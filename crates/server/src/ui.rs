@@ -37,6 +37,7 @@ const FILES: &[(&str, &str, &str)] = files![
     "run.js" SCRIPT,
     "runs.js" SCRIPT,
     "schedules.js" SCRIPT,
+    "sql.js" SCRIPT,
     "topics.js" SCRIPT,
     "workers.js" SCRIPT,
 ];

@@ -2,7 +2,7 @@
 
 use roundel::Name;
 
-use crate::auth::{Cap, Everywhere, Role, actions};
+use crate::auth::{Action, Cap, Everywhere, Role, actions};
 use crate::problem::Problem;
 use crate::route::{Ask, Json};
 use crate::shape::{Nothing, output};
@@ -27,10 +27,10 @@ type Mine = Cap<actions::KnowOneself, Everywhere>;
 
 pub(crate) async fn show(cap: Mine, _: Ask) -> Result<Json<Me>, Problem> {
     let (who, home) = (&cap.who, cap.server.client.namespace().clone());
-    let may = actions::ALL
-        .iter()
-        .copied()
-        .filter(|action| who.role.may(action));
+    let all = <actions::Query as Action>::WORD;
+    let may = actions::ALL.iter().copied();
+    let may = may.filter(|action| who.role.may(action));
+    let may = may.filter(|action| *action != all || who.is_everywhere());
     Ok(Json(Me {
         name: who.name.clone(),
         role: who.role,

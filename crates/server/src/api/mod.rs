@@ -11,6 +11,7 @@ pub(crate) mod parked;
 pub(crate) mod queues;
 pub(crate) mod runs;
 pub(crate) mod schedules;
+pub(crate) mod sql;
 pub(crate) mod submit;
 pub(crate) mod topics;
 pub(crate) mod work;

@@ -51,6 +51,11 @@ impl Who {
         }
     }
 
+    /// May they go everywhere?
+    pub(crate) fn is_everywhere(&self) -> bool {
+        self.namespaces.iter().any(|place| place == "*")
+    }
+
     fn is_in(&self, namespace: &str) -> bool {
         let mut places = self.namespaces.iter();
         places.any(|place| place == "*" || place == namespace)
@@ -67,10 +72,18 @@ pub(crate) struct Namespace {
 #[derive(Debug)]
 pub(crate) struct Everywhere;
 
+/// In all namespaces at once.
+#[derive(Debug)]
+pub(crate) struct AllOfThem {
+    client: Client,
+}
+
 /// Where something is done, as the path says.
 pub(crate) trait Place: Sized + Send + 'static {
     /// Does the path name a namespace?
     const NAMED: bool;
+    /// Is it for those alone who may go everywhere?
+    const ALL: bool = false;
 
     /// The place, if whoever asks may go there.
     ///
@@ -99,6 +112,20 @@ impl Place for Namespace {
         let client = server.client.in_namespace(named.to_owned())?;
         let client = client.operator(who.name.to_string())?;
         Ok(Namespace { client })
+    }
+}
+
+impl Place for AllOfThem {
+    const NAMED: bool = false;
+    const ALL: bool = true;
+
+    fn enter(server: &Shared, who: &Who, _: Option<&str>) -> Result<AllOfThem, Problem> {
+        if !who.is_everywhere() {
+            let text = format!("`{}` may not look into all namespaces at once", who.name);
+            return Err(Problem::new(Code::Forbidden, text));
+        }
+        let client = server.client.operator(who.name.to_string())?;
+        Ok(AllOfThem { client })
     }
 }
 
@@ -138,6 +165,13 @@ impl<A: Action, P: Place> Cap<A, P> {
             server: server.clone(),
             action: PhantomData,
         })
+    }
+}
+
+impl<A> Cap<A, AllOfThem> {
+    /// A client, acting in the name of whoever asks.
+    pub(crate) fn client(&self) -> &Client {
+        &self.place.client
     }
 }
 

@@ -7,7 +7,7 @@ mod seal;
 mod session;
 mod token;
 
-pub(crate) use cap::{Cap, Everywhere, Namespace, Who};
+pub(crate) use cap::{AllOfThem, Cap, Everywhere, Namespace, Who};
 pub use file::{Grant, TokenError, Tokens};
 pub use role::Role;
 pub(crate) use role::{Action, actions};

@@ -66,6 +66,7 @@ impl Role {
                 "operate",
                 "work",
                 "delete",
+                "ask in SQL",
             ],
         };
         allowed.contains(&action)
@@ -118,6 +119,8 @@ pub(crate) mod actions {
         Work = "work";
         /// Remove what cannot be brought back.
         Delete = "delete";
+        /// Look at whatever there is, in one's own words.
+        Query = "ask in SQL";
     }
 }
 
@@ -137,10 +140,11 @@ mod tests {
             ("operate", [false, true, false, false, true]),
             ("work", [false, false, false, true, true]),
             ("delete", [false, false, false, false, true]),
+            ("ask in SQL", [false, false, false, false, true]),
             ("anything else", [false; 5]),
         ] {
             assert_eq!(may(action), roles, "{action}");
         }
-        assert_eq!(actions::ALL.len(), 7);
+        assert_eq!(actions::ALL.len(), 8);
     }
 }

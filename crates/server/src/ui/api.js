@@ -27,6 +27,22 @@ async function ask(method, path, body) {
   return said;
 }
 
+// What is posted for is kept as a file of this name.
+export async function file(path, body, name) {
+  const answer = await fetch(BASE + path, { method: "POST", credentials: "same-origin",
+    headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  if (!answer.ok) {
+    const said = await answer.json().catch(() => ({}));
+    throw new Problem(answer.status, said.code ?? "broken", said.detail ?? answer.statusText);
+  }
+  const url = URL.createObjectURL(await answer.blob());
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}
+
 export const get = (path) => ask("GET", path);
 export const post = (path, body) => ask("POST", path, body);
 export const put = (path, body) => ask("PUT", path, body);

@@ -11,6 +11,7 @@ import { queues } from "./queues.js";
 import { run } from "./run.js";
 import { runs } from "./runs.js";
 import { schedules } from "./schedules.js";
+import { sql } from "./sql.js";
 import { topics } from "./topics.js";
 import { workers } from "./workers.js";
 
@@ -19,8 +20,10 @@ const MENU = [
   [overview, "Overview", "o"], [runs, "Runs", "r"], [parked, "Parked", "p"],
   [queues, "Queues", "q"], [topics, "Topics", "t"], [schedules, "Schedules", "s"],
   [batches, "Batches", "b"], [facts, "Facts", "f"], [workers, "Workers", "w"],
-  [audit, "Audit", "a"],
+  [audit, "Audit", "a"], [sql, "SQL", "x"],
 ];
+// Pages for some only, and what those may do.
+const ONLY = new Map([[audit, "see the audit"], [sql, "ask in SQL"]]);
 const PAGES = Object.fromEntries([...MENU.map(([draw]) => [draw.name, draw]), ["run", run]]);
 const [top, page] = [document.getElementById("top"), document.getElementById("page")];
 let me = null;
@@ -35,7 +38,7 @@ function address() {
 }
 
 function menu({ namespace, name }) {
-  const links = MENU.filter(([draw]) => draw !== audit || me.may.includes("see the audit"));
+  const links = MENU.filter(([draw]) => !ONLY.has(draw) || me.may.includes(ONLY.get(draw)));
   const out = async () => {
     await del("session").catch(() => {});
     location.assign("../login");

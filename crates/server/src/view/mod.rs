@@ -27,7 +27,7 @@ pub use parked::{Group, Parked};
 pub use queue::{Queue, Rate};
 pub use run::{Child, Mail, Moment, Run, RunPage, Seen, labels, look};
 pub use schedule::{Recent, Schedule, next_of, schedule_state};
-pub use table::cell;
+pub use table::{cell, csv};
 pub use topic::{Publication, Subscriber, Topic};
 pub use tree::{Found, Node, Rollback, TreeNode, gather, nodes};
 pub use undo::{Undo, UndoPreview};

@@ -6,6 +6,7 @@ mod guards;
 mod limits;
 mod lists;
 mod matrix;
+mod sql;
 mod streams;
 mod support;
 mod work;

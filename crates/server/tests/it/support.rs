@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use roundel::{Cx, Engine, Failure, Name, Result as RunResult, Signal, Timestamp, Workflow};
+use roundel::{
+    Cx, Engine, EngineBuilder, Failure, Name, Result as RunResult, Signal, Timestamp, Workflow,
+};
 use roundel_server::{Limits, Role, Server, Serving, Token, Tokens};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -43,7 +45,10 @@ pub(crate) struct Place {
     pub(crate) engine: Engine,
     pub(crate) server: Server,
     pub(crate) serving: Serving,
+    /// For one namespace, one for each role.
     pub(crate) tokens: Vec<(Role, Token)>,
+    /// An administrator of all.
+    pub(crate) root: Token,
     _folder: TempDir,
 }
 
@@ -53,7 +58,12 @@ impl Place {
     }
 
     pub(crate) async fn with(limits: Limits) -> Place {
-        let engine = Engine::in_memory().register(DOUBLE, double);
+        Place::over(Engine::in_memory(), limits).await
+    }
+
+    /// Over this engine, which gets the workflows of these tests.
+    pub(crate) async fn over(engine: EngineBuilder, limits: Limits) -> Place {
+        let engine = engine.register(DOUBLE, double);
         let engine = engine.register(BROKEN, broken).register(WAITS, waits);
         let engine = engine.register(ECHO, echo);
         let engine = engine.start().await.expect("an engine");
@@ -67,6 +77,8 @@ impl Place {
             let token = tokens.add((name, role), places, (Timestamp(0), None));
             made.push((role, token.expect("a token")));
         }
+        let root = (Name::constant("root"), Role::Admin);
+        let root = tokens.add(root, vec!["*".to_owned()], (Timestamp(0), None));
         let server = Server::over(engine.client()).tokens(tokens).limits(limits);
         let server = server.build();
         let serving = server
@@ -78,6 +90,7 @@ impl Place {
             server,
             serving,
             tokens: made,
+            root: root.expect("a token"),
             _folder: folder,
         }
     }
@@ -94,6 +107,12 @@ impl Place {
     /// A request by somebody of this role.
     pub(crate) async fn ask(&self, role: Role, what: &str, body: Option<&Value>) -> Answer {
         let token = format!("Authorization: Bearer {}\r\n", self.token(role));
+        self.send(what, &token, body).await
+    }
+
+    /// A request by an administrator of all namespaces.
+    pub(crate) async fn ask_as_root(&self, what: &str, body: Option<&Value>) -> Answer {
+        let token = format!("Authorization: Bearer {}\r\n", self.root.reveal());
         self.send(what, &token, body).await
     }
 
