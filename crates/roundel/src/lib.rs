@@ -30,6 +30,7 @@ mod schedule;
 pub mod sim;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+mod trace;
 mod worker;
 
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
@@ -68,6 +69,7 @@ pub use roundel_store::{
 };
 pub use saga::{Next, Saga, SagaState, Visit};
 pub use schedule::{SCHEDULED_AT, Timed};
+pub use trace::{Ends, TRACEPARENT, Trace};
 
 /// The guide's examples, run as tests. Those that make files are run by `cargo xtask newcomer`.
 #[cfg(doctest)]

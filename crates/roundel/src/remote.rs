@@ -87,6 +87,8 @@ pub struct Handed {
     pub attempt: u32,
     /// The idempotency key: the same for every attempt, and for no other command.
     pub key: String,
+    /// For services that are called, if the command is part of a trace.
+    pub traceparent: Option<String>,
 }
 
 /// What is claimed, and for how long.
@@ -109,8 +111,8 @@ pub enum Answered {
     Lost,
 }
 
-/// What a call was made with: idempotency key, attempt and payload, by run.
-type Calls = Arc<Mutex<FxHashMap<RunId, (String, u32, Payload)>>>;
+/// Calls that were made, each with what it was given, by run.
+type Calls = Arc<Mutex<FxHashMap<RunId, (Attempt, Payload)>>>;
 
 impl Client {
     /// A worker elsewhere, by its id. Its name is for people.
@@ -135,8 +137,7 @@ impl RemoteWorker {
         let (inner, calls) = (&self.client.inner, Calls::default());
         let noted = calls.clone();
         let handler: Handler = erased(handled(ANY, move |attempt: Attempt, payload| {
-            let called = (attempt.key(), attempt.number(), payload);
-            lock(&noted).insert(attempt.run(), called);
+            lock(&noted).insert(attempt.run(), (attempt, payload));
             std::future::pending::<Result<Payload, Failure>>()
         }));
         let each = wanted.queues.iter();
@@ -348,7 +349,7 @@ async fn hand_out(worker: &Arc<Worker>, claimed: Claimed, calls: &Calls) -> Opti
     let Brought::Asked(fence) = worker.bring(claimed, is_asked).await else {
         return None;
     };
-    let (idempotency, attempt, payload) = lock(calls).remove(&run)?;
+    let (attempt, payload) = lock(calls).remove(&run)?;
     let id = key.as_ref().and_then(|key| {
         let rest = key.as_str().strip_prefix(queue.as_str())?;
         rest.strip_prefix(':').map(str::to_owned)
@@ -362,8 +363,9 @@ async fn hand_out(worker: &Arc<Worker>, claimed: Claimed, calls: &Calls) -> Opti
         queue,
         id,
         payload,
-        attempt,
-        key: idempotency,
+        attempt: attempt.number(),
+        key: attempt.key(),
+        traceparent: attempt.traceparent(),
     })
 }
 

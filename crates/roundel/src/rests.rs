@@ -1,10 +1,12 @@
 //! Who waits for a run to come to rest: to end, or to be parked.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use roundel_core::{Outcome, RunId, RunState};
 use rustc_hash::FxHashMap;
 use tokio::sync::{oneshot, watch};
+
+use crate::trace::Feed;
 
 /// How a run came to rest; no outcome if it was deleted.
 pub(crate) type Rest = (RunState, Option<Outcome>);
@@ -12,6 +14,8 @@ pub(crate) type Rest = (RunState, Option<Outcome>);
 pub(crate) struct Rests {
     waiting: Mutex<Waiting>,
     others: watch::Sender<u64>,
+    /// Who is told of every run that ends.
+    feeds: RwLock<Vec<Arc<Feed>>>,
 }
 
 #[derive(Default)]
@@ -25,6 +29,7 @@ impl Default for Rests {
         Rests {
             waiting: Mutex::default(),
             others: watch::Sender::new(0),
+            feeds: RwLock::default(),
         }
     }
 }
@@ -55,9 +60,31 @@ impl Rests {
 
     /// A run has come to rest.
     pub(crate) fn at_rest(&self, run: RunId, state: RunState, outcome: Option<&Outcome>) {
+        if state.has_ended() {
+            self.tell_feeds(run);
+        }
         let waiting = self.lock().runs.remove(&run);
         for (_, sender) in waiting.into_iter().flatten() {
             let _ = sender.send((state, outcome.cloned()));
+        }
+    }
+
+    /// From now on this one is told of every run that ends.
+    pub(crate) fn feed(&self, feed: Arc<Feed>) {
+        let feeds = self.feeds.write();
+        feeds.unwrap_or_else(PoisonError::into_inner).push(feed);
+    }
+
+    fn tell_feeds(&self, run: RunId) {
+        let feeds = self.feeds.read().unwrap_or_else(PoisonError::into_inner);
+        if feeds.is_empty() {
+            return;
+        }
+        let told = feeds.iter().fold(true, |told, feed| feed.tell(run) && told);
+        drop(feeds);
+        if !told {
+            let mut feeds = self.feeds.write().unwrap_or_else(PoisonError::into_inner);
+            feeds.retain(|feed| feed.is_heard());
         }
     }
 

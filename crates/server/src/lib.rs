@@ -27,6 +27,7 @@ mod route;
 mod server;
 mod shape;
 mod table;
+mod traces;
 mod ui;
 pub mod view;
 
@@ -35,6 +36,7 @@ pub use limits::Limits;
 pub use listen::Serving;
 pub use problem::{Code, Problem};
 pub use server::{Server, ServerBuilder, SetupError};
+pub use traces::{Telling, Told, Traces};
 
 /// What a test looks at: the routes, without what they do.
 pub mod routes {

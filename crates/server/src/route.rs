@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use futures_util::StreamExt;
-use roundel::Name;
+use roundel::{Name, Trace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -29,6 +29,8 @@ pub(crate) struct Ask<Q = Nothing, B = Nothing> {
     pub(crate) body: B,
     /// `Idempotency-Key`.
     pub(crate) key: Option<Name>,
+    /// `traceparent`, if it is one: nobody is refused for the traces of others.
+    pub(crate) trace: Option<Trace>,
     /// What is in the cookie.
     pub(crate) session: Option<String>,
 }
@@ -162,6 +164,7 @@ impl Route {
                     named: raw.params.into_iter().map(|(_, value)| value).collect(),
                     query: read_query(&raw.query, &schema)?,
                     key: key(&raw.headers)?,
+                    trace: trace(&raw.headers),
                     session: cookie(&raw.headers).map(str::to_owned),
                     body: read_body(raw.body, &raw.headers, &server.limits).await?,
                 };
@@ -183,6 +186,12 @@ fn key(headers: &HeaderMap) -> Result<Option<Name>, Problem> {
         Problem::bad("the header Idempotency-Key has characters that are not plain text")
     })?;
     Ok(Some(Name::new(text.to_owned())?))
+}
+
+fn trace(headers: &HeaderMap) -> Option<Trace> {
+    let mut said = headers.get_all("traceparent").iter();
+    let one = said.next().filter(|_| said.next().is_none())?;
+    Trace::parse(one.to_str().ok()?)
 }
 
 /// What stands after the question mark, as an object of this schema: texts become numbers and truth

@@ -103,6 +103,11 @@ impl Attempt {
         &self.shared
     }
 
+    /// In which execution of the run, and in which call of it.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (self.shared.info.execution, self.call)
+    }
+
     /// Counted from 1.
     #[must_use]
     pub fn number(&self) -> u32 {

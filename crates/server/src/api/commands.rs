@@ -35,12 +35,12 @@ pub(crate) async fn send(
     cap: Submit,
     ask: Ask<Nothing, SendAsked>,
 ) -> Result<Json<Started>, Problem> {
-    let key = ask.key_or(ask.body.id.as_ref())?;
+    let (key, trace) = (ask.key_or(ask.body.id.as_ref())?, ask.trace);
     let queue = Name::new(ask.name().to_owned())?;
     let body = ask.body;
     let send = cap.client().send_named(queue, or_null(body.payload));
     let said = (body.labels, body.priority, body.flow_key, body.delay_ms);
-    begin(send, key, said).await
+    begin(send, (key, trace), said).await
 }
 
 input! {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use roundel::{Name, Payload, PublicationId, RunId, RunState, StartRun};
+use roundel::{Name, Payload, PublicationId, RunId, RunState, StartRun, TRACEPARENT, Trace};
 
 use super::{Submit, to};
 use crate::problem::{Code, Problem};
@@ -46,14 +46,14 @@ pub(crate) async fn start(
     cap: Submit,
     ask: Ask<Nothing, StartAsked>,
 ) -> Result<Json<Started>, Problem> {
-    let key = ask.key_or(ask.body.key.as_ref())?;
+    let (key, trace) = (ask.key_or(ask.body.key.as_ref())?, ask.trace);
     let body = ask.body;
     let mut start = cap.client().start_named(body.workflow, or_null(body.input));
     if let Some(version) = body.version {
         start = start.version(version);
     }
     let said = (body.labels, body.priority, body.flow_key, body.delay_ms);
-    begin(start, key, said).await
+    begin(start, (key, trace), said).await
 }
 
 pub(super) fn or_null(payload: Option<Payload>) -> Payload {
@@ -70,11 +70,14 @@ pub(super) type Said = (
 
 pub(super) async fn begin(
     mut start: StartRun<Payload>,
-    key: Option<Name>,
+    (key, trace): (Option<Name>, Option<Trace>),
     (labels, priority, flow_key, delay): Said,
 ) -> Result<Json<Started>, Problem> {
     if let Some(key) = key {
         start = start.key(key.to_string());
+    }
+    if let Some(trace) = trace {
+        start = start.context(TRACEPARENT, &trace.to_string());
     }
     for (name, value) in labels.into_iter().flatten() {
         start = start.label(name, value);

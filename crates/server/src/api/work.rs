@@ -77,6 +77,8 @@ output! {
         attempt: u32,
         /// The same for every attempt, and for no other command: for services that are called.
         idempotency_key: String,
+        /// For services that are called, if the command is part of a trace.
+        traceparent: Option<String>,
     }
 }
 
@@ -120,6 +122,7 @@ pub(crate) async fn claim(
             payload: handed.payload,
             attempt: handed.attempt,
             idempotency_key: handed.key,
+            traceparent: handed.traceparent,
         }
     };
     let worker = (WORKER, cap.client().namespace().as_str());

@@ -9,4 +9,5 @@ mod matrix;
 mod sql;
 mod streams;
 mod support;
+mod traces;
 mod work;
