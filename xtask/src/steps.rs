@@ -216,7 +216,7 @@ fn tests(root: &Path) -> bool {
         Ok(server) => server,
         Err(()) => return false,
     };
-    if browser::ready().is_err() {
+    if server::pooler_ready().is_err() || browser::ready().is_err() {
         return false;
     }
     if !build_all(root) {

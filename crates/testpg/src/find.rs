@@ -108,7 +108,7 @@ fn major(said: &str) -> Option<u32> {
 /// # Errors
 /// When it may not, or when that failed.
 pub fn install() -> Result<Binaries, Unavailable> {
-    packages::install("PostgreSQL", &["postgresql", "pgbouncer"]).map_err(Unavailable)?;
+    packages::install("PostgreSQL", &["postgresql"]).map_err(Unavailable)?;
     Binaries::find()
 }
 

@@ -38,13 +38,13 @@ pub const ADVICE: &str = "install PostgreSQL 14 or later (Debian: apt-get instal
      Fedora: dnf install postgresql-server; macOS: brew install postgresql), \
      or name a server for tests in ROUNDEL_TEST_POSTGRES";
 
-/// Why there is no server.
+/// Why there is no server, or no pooler.
 #[derive(Clone, Debug)]
 pub struct Unavailable(pub(crate) String);
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {ADVICE}", self.0)
+        f.write_str(&self.0)
     }
 }
 
@@ -80,13 +80,21 @@ fn shared() -> Result<Shared, Unavailable> {
 /// # Panics
 /// Where `CI` is set: there, what is not tested has failed.
 pub fn untested(test: &str, why: &Unavailable) {
-    assert!(!is_ci(), "{test} needs PostgreSQL: {why}");
+    assert!(!is_ci(), "{test} needs PostgreSQL: {why}; {ADVICE}");
     note(test, why);
 }
 
-/// The same, for want of something that the machine which decides need not have.
-pub fn left_out(test: &str, why: &Unavailable) {
-    note(test, why);
+/// The same, for want of a pooler.
+///
+/// # Panics
+/// Where `CI` is set.
+pub fn unpooled(test: &str, why: &Unavailable) {
+    assert!(
+        !is_ci(),
+        "{test} needs PgBouncer: {why}; {}",
+        Pooler::ADVICE
+    );
+    note(&format!("{test}{}", Pooler::MARK), why);
 }
 
 /// Writes down that a test proved nothing, and why.

@@ -1,6 +1,8 @@
 //! PgBouncer before a server, in transaction mode: each transaction may get another connection to
 //! the server, and nothing that was said outside of one is kept.
 
+use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -8,15 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Unavailable;
 use crate::keep::{command, failed, folder, give, is_root, unprivileged};
+use crate::{Unavailable, packages};
 
+const PROGRAM: &str = "pgbouncer";
 /// Where distributions put it, which is not always on the path.
-const PROGRAMS: &[&str] = &[
-    "/usr/sbin/pgbouncer",
-    "/usr/bin/pgbouncer",
-    "/usr/local/bin/pgbouncer",
-    "/opt/homebrew/bin/pgbouncer",
+const FOLDERS: &[&str] = &[
+    "/usr/sbin",
+    "/usr/bin",
+    "/usr/local/bin",
+    "/opt/homebrew/bin",
 ];
 
 /// Runs it until the pipe is closed, however this process ends. `$1` is the program, `$2` its
@@ -44,18 +47,38 @@ struct Parts<'a> {
 }
 
 impl Pooler {
+    /// What to do where there is none.
+    pub const ADVICE: &str = "install PgBouncer (Debian: apt-get install pgbouncer; \
+         Fedora: dnf install pgbouncer; macOS: brew install pgbouncer)";
+
+    /// Ends the line of a test that wanted a pooler, among those that wanted something.
+    pub const MARK: &str = " (pooler)";
+
+    /// The program: one on the path, or else where distributions put it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find() -> Result<PathBuf, Unavailable> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let none = || Unavailable("there is no PgBouncer on this machine".to_owned());
+        first(&path, FOLDERS).ok_or_else(none)
+    }
+
+    /// Installs the distribution's package, where this process may, and says so.
+    ///
+    /// # Errors
+    /// When it may not, or when that failed.
+    pub fn install() -> Result<PathBuf, Unavailable> {
+        packages::install("PgBouncer", &[PROGRAM]).map_err(Unavailable)?;
+        Pooler::find()
+    }
+
     /// Before the server of this address, with so few connections to it that they are shared.
     ///
     /// # Errors
     /// When there is no PgBouncer on this machine, or it does not start.
     pub fn before(server: &str) -> Result<Pooler, Unavailable> {
-        let none = || {
-            Unavailable(
-                "there is no PgBouncer on this machine (apt-get install pgbouncer)".to_owned(),
-            )
-        };
-        let program = PROGRAMS.iter().map(Path::new).find(|path| path.is_file());
-        let program = program.ok_or_else(none)?;
+        let program = Pooler::find()?;
         let named = || Unavailable("the server's address has no password or port".to_owned());
         let parts = parts(server).ok_or_else(named)?;
         let user = if is_root() {
@@ -73,7 +96,7 @@ impl Pooler {
         }
         let mut keeper = command(Path::new("/bin/sh"), user, Path::new("/"));
         keeper.args(["-c", KEEPER, "keeper"]);
-        keeper.arg(program).arg(&file).arg(&folder);
+        keeper.arg(&program).arg(&file).arg(&folder);
         keeper.stdin(Stdio::piped());
         keeper.stdout(Stdio::null()).stderr(Stdio::null());
         let keeper = keeper.process_group(0).spawn();
@@ -102,6 +125,13 @@ impl Drop for Pooler {
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
+}
+
+fn first(path: &OsStr, folders: &[&str]) -> Option<PathBuf> {
+    let on_path = env::split_paths(path);
+    let all = on_path.chain(folders.iter().map(PathBuf::from));
+    let mut programs = all.map(|folder| folder.join(PROGRAM));
+    programs.find(|program| program.is_file())
 }
 
 fn parts(address: &str) -> Option<Parts<'_>> {
@@ -150,6 +180,25 @@ fn listens(port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pooler_on_the_path_comes_first_and_one_beside_it_is_found() {
+        let root = env::temp_dir().join(format!("testpg-pooler-{}", std::process::id()));
+        let (here, there) = (root.join("here"), root.join("there"));
+        for folder in [&here, &there] {
+            fs::create_dir_all(folder).expect("a folder");
+        }
+        let beside = there.to_str().expect("text");
+        assert_eq!(first(here.as_os_str(), &[beside]), None);
+        fs::write(there.join(PROGRAM), "").expect("a file");
+        assert_eq!(
+            first(here.as_os_str(), &[beside]),
+            Some(there.join(PROGRAM))
+        );
+        fs::write(here.join(PROGRAM), "").expect("a file");
+        assert_eq!(first(here.as_os_str(), &[beside]), Some(here.join(PROGRAM)));
+        let _ = fs::remove_dir_all(&root);
+    }
 
     #[test]
     fn an_address_has_five_parts_or_is_not_for_a_pooler() {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sqlx::{Connection, PgConnection};
 
-use crate::{Pooler, Unavailable, address, left_out, untested};
+use crate::{Pooler, Unavailable, address, unpooled, untested};
 
 const DROP: &str = "\
 DO $$ BEGIN
@@ -44,7 +44,7 @@ pub fn schema() -> Option<Schema> {
 /// A pooler before the server, or nothing, said and counted, if this machine has none.
 ///
 /// # Panics
-/// Where `CI` is set and there is no server.
+/// Where `CI` is set and there is no server, or no pooler.
 #[must_use]
 pub fn pooler() -> Option<Pooler> {
     let name = std::thread::current().name().map(str::to_owned);
@@ -58,7 +58,7 @@ pub fn pooler() -> Option<Pooler> {
     match Pooler::before(server) {
         Ok(pooler) => Some(pooler),
         Err(why) => {
-            left_out(&place(name.as_deref()), &why);
+            unpooled(&place(name.as_deref()), &why);
             None
         }
     }
