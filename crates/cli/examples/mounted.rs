@@ -5,6 +5,7 @@
 //! ```sh
 //! cargo run -p roundel-cli --example mounted -- start fulfil '"a lamp"' --wait
 //! cargo run -p roundel-cli --example mounted -- runs list
+//! cargo run -p roundel-cli --example mounted -- check
 //! cargo run -p roundel-cli --example mounted -- prices
 //! ```
 
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use roundel::{Cx, Engine, Result, Workflow};
-use roundel_cli::{Database, Exit};
+use roundel_cli::Exit;
 
 const FULFIL: Workflow<String, String> = Workflow::named("fulfil");
 
@@ -35,23 +36,21 @@ pub enum Shop {
 }
 
 /// Runs one command of the shop.
-pub async fn run(shop: Shop, file: &Path) -> std::result::Result<Exit, roundel::Error> {
+pub async fn run(shop: Shop, file: &Path) -> Exit {
     match shop {
         Shop::Prices => {
             println!("a lamp: 12");
-            Ok(Exit::Done)
+            Exit::Done
         }
+        // Its workflows run while the command does; only `check` takes no work.
         Shop::Roundel(command) => {
-            let engine = Engine::open(file).register(FULFIL, fulfil).start().await?;
-            let exit = command.run(&Database::open(engine.client())).await;
-            engine.shutdown().await;
-            Ok(exit)
+            let engine = Engine::open(file).register(FULFIL, fulfil);
+            command.run_in(engine).await
         }
     }
 }
 
 #[tokio::main]
-async fn main() -> std::result::Result<ExitCode, roundel::Error> {
-    let exit = run(Shop::parse(), Path::new("shop.db")).await?;
-    Ok(exit.into())
+async fn main() -> ExitCode {
+    run(Shop::parse(), Path::new("shop.db")).await.into()
 }

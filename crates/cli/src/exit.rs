@@ -68,7 +68,9 @@ impl From<roundel::Error> for Failed {
                 | Refusal::UnknownKey { .. }
                 | Refusal::UnknownProjection { .. },
             ) => Exit::NotFound,
-            Error::Failed { .. } | Error::Parked { .. } | Error::Refused(_) => Exit::No,
+            Error::Failed { .. } | Error::Parked { .. } | Error::Refused(_) | Error::Unfit(_) => {
+                Exit::No
+            }
             Error::BadName(_) | Error::Value(_) | Error::Setup(_) | Error::Statement(_) => {
                 Exit::Usage
             }

@@ -28,6 +28,7 @@
 
 mod audit;
 mod batches;
+mod check;
 mod commands;
 mod database;
 mod exit;
@@ -54,6 +55,7 @@ mod verify;
 mod which;
 
 use clap::Subcommand;
+use roundel::EngineBuilder;
 
 pub use database::{Database, Place};
 pub use exit::Exit;
@@ -113,6 +115,8 @@ pub enum Command {
     Tokens(Tokens),
     /// Check the file, and that what must be true of every run is.
     Verify(Verify),
+    /// Replay every run in flight by this program, before it takes work: does each go on?
+    Check(Check),
     /// Bring the database to this program's schema.
     Migrate(Migrate),
     /// Move everything to another database: SQLite or PostgreSQL, both ways. Your own tables stay.
@@ -121,6 +125,7 @@ pub enum Command {
 
 pub use audit::Audit;
 pub use batches::Batches;
+pub use check::Check;
 pub use commands::Commands;
 pub use facts::{Documents, Facts};
 pub use incoming::Tick;
@@ -152,6 +157,28 @@ impl Command {
         }
     }
 
+    /// Runs the command over the database of this engine, with its workflows: it works while the
+    /// command runs, so that what is started here is done here. Only `check` takes no work: it looks
+    /// at what a new program would do before that does it.
+    pub async fn run_in(self, engine: EngineBuilder) -> Exit {
+        let engine = match self {
+            Command::Check(_) => engine.idle(),
+            _ => engine,
+        };
+        match engine.start().await {
+            Ok(engine) => {
+                let exit = self.run(&Database::open(engine.client())).await;
+                engine.shutdown().await;
+                exit
+            }
+            Err(error) => {
+                let failed = exit::Failed::from(error);
+                self.output().complain(&failed);
+                failed.exit
+            }
+        }
+    }
+
     fn output(&self) -> &Output {
         match self {
             Command::Runs(command) => command.output(),
@@ -174,6 +201,7 @@ impl Command {
             Command::Serve(args) => &args.output,
             Command::Tokens(args) => args.output(),
             Command::Verify(args) => &args.output,
+            Command::Check(args) => &args.output,
             Command::Migrate(args) => &args.output,
             Command::Move(args) => &args.output,
         }
@@ -208,6 +236,7 @@ impl Command {
             Command::Audit(args) => args.run(client).await,
             Command::Sql(args) => sql::run(&args, client).await,
             Command::Serve(args) => args.run(client).await,
+            Command::Check(args) => check::run(&args, client).await,
             Command::Verify(_) | Command::Migrate(_) | Command::Move(_) | Command::Tokens(_) => {
                 unreachable!("taken above")
             }

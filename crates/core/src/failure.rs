@@ -90,6 +90,31 @@ pub struct Remainder {
     pub calls: Vec<Remaining>,
 }
 
+/// Where a run's code and its journal part, as the data of the failure that it is parked with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Divergence {
+    /// At which entry of the journal.
+    pub entry: u64,
+    /// What the journal has there.
+    pub recorded: String,
+    /// What the code asks for instead.
+    pub asked: String,
+}
+
+impl Divergence {
+    /// The code of a failure that tells one.
+    pub const CODE: &str = "diverged";
+
+    /// Where the failure of a run says that its code and its journal part.
+    #[must_use]
+    pub fn told_by(failure: &Failure) -> Option<Divergence> {
+        let data = failure.data.as_ref();
+        data.filter(|_| failure.code == Divergence::CODE)?
+            .decode()
+            .ok()
+    }
+}
+
 /// A call that is not undone, or not all that it set off.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Remaining {

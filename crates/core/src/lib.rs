@@ -53,7 +53,7 @@ pub use fact::{
     Cause, DocumentId, DocumentRow, FactId, FactReader, FactRow, Fold, LockId, Projection, Seen,
     StreamId, StreamRow,
 };
-pub use failure::{Attempted, Class, Failure, Origin, Remainder, Remaining};
+pub use failure::{Attempted, Class, Divergence, Failure, Origin, Remainder, Remaining};
 pub use id::{PublicationId, RunId, WorkerId};
 pub use incoming::{Envelope, INCOMING};
 pub use journal::{Call, Entry, JournalRow, Outcome, UndoBy, Why, decode_entries, encode_entries};
@@ -65,7 +65,7 @@ pub use name::{BadName, Name};
 pub use needs::{Due, Keyed, Need, Stage, needs};
 pub use op::{
     Accept, Anew, Audited, Cancel, Caused, Claim, Claimant, Complete, Consumed, Declare, Delete,
-    Destination, Follow, Forget, IfParked, Item, Join, NewFact, Offer, Op, OpenWait, Patch,
+    Destination, Follow, Forget, IfParked, Item, Join, NewFact, Offer, Op, OpenWait, Park, Patch,
     Publish, Rebuild, Receive, Record, Redirect, Register, Release, Renew, Resume, Round, Scope,
     Signal, SkipFact, Start, StateChange, Subscribe, Take, Target, Then, Undo,
 };

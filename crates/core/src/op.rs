@@ -12,7 +12,7 @@ use std::time::Duration;
 pub use facts::{NewFact, Record};
 pub use incoming::{Item, Receive, Take};
 pub use operators::{
-    Accept, Anew, Audited, Cancel, Complete, Delete, Destination, Forget, IfParked, Patch,
+    Accept, Anew, Audited, Cancel, Complete, Delete, Destination, Forget, IfParked, Park, Patch,
     Redirect, Resume, Undo,
 };
 
@@ -59,6 +59,8 @@ pub enum Op {
     Complete(Complete),
     /// Undo what a run did, and all below it.
     Undo(Undo),
+    /// Park a run that nobody works on.
+    Park(Box<Park>),
     /// Let a parked run go on, or a rollback that failed.
     Resume(Resume),
     /// Accept what a failed rollback left undone.

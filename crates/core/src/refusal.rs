@@ -232,6 +232,18 @@ pub enum Refusal {
         /// Where it stands.
         state: RunState,
     },
+    /// Nothing to do: whoever has it finds out, or nobody need.
+    #[error(
+        "run {run} is {}; only a run that nobody works on, and that has not ended, is parked by \
+         request",
+        state.as_str()
+    )]
+    NotWaiting {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        state: RunState,
+    },
     /// Look again, and decide again.
     #[error(
         "run {run} has gone on since it was looked at (at epoch {seen}, and it is at {epoch}); \

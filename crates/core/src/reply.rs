@@ -43,6 +43,8 @@ pub enum Reply {
     Undone(Undone),
     /// To an acceptance.
     Accepted,
+    /// To a request to park a run.
+    Parked,
     /// To a resume.
     Resumed,
     /// To a delete: how many runs went; whether there are more.

@@ -13,17 +13,18 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::check::{Code, Unfit};
 use crate::client::{Client, Inner, Keeping, keep_ended};
 use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
 use crate::decider::Deciders;
 use crate::follow::follow;
-use crate::live::{Handler, erased, heeding};
+use crate::live::{erased, heeding};
 use crate::metrics::Counters;
 use crate::place::{Opening, Place};
 use crate::post::Post;
 use crate::projections::Registry;
 use crate::rests::Rests;
-use crate::worker::{Config, Ear, Idlers, Worker};
+use crate::worker::{Config, Ear, Handlers, Idlers, Worker};
 use crate::{Command, Error, Topic, Undo, Workflow};
 
 /// An engine being set up.
@@ -31,7 +32,7 @@ use crate::{Command, Error, Topic, Undo, Workflow};
 pub struct EngineBuilder {
     opening: Opening,
     pub(crate) config: Result<Config, Error>,
-    handlers: FxHashMap<(Name, u32), Handler>,
+    handlers: Handlers,
     undos: NamedUndos,
     pub(crate) projections: Registry,
     pub(crate) deciders: Deciders,
@@ -39,6 +40,9 @@ pub struct EngineBuilder {
     subscriptions: Vec<(Name, Name)>,
     drain: Duration,
     keeping: Keeping,
+    /// What becomes of runs in flight that do not go on with this code; not looked at if nothing.
+    unfit: Option<Unfit>,
+    idle: bool,
     #[cfg(feature = "testkit")]
     hooks: Option<Arc<crate::testkit::Hooks>>,
 }
@@ -160,6 +164,8 @@ impl EngineBuilder {
             subscriptions: Vec::new(),
             drain: Duration::from_secs(10),
             keeping: Keeping::default(),
+            unfit: None,
+            idle: false,
             #[cfg(feature = "testkit")]
             hooks: None,
         }
@@ -374,6 +380,20 @@ impl EngineBuilder {
         self
     }
 
+    /// Replays every run in flight before it takes work, and does this about those that do not go
+    /// on with this code; see [`Client::check`]. Not looked at unless said.
+    pub fn verified(mut self, unfit: Unfit) -> Self {
+        self.unfit = Some(unfit);
+        self
+    }
+
+    /// Takes no work, and is not known as a worker: a client that knows the code, for
+    /// [`Client::check`] and for commands that only look. Nothing is made or changed in form.
+    pub fn idle(mut self) -> Self {
+        self.idle = true;
+        self.existing()
+    }
+
     /// Sweeps, which make up for lost hints, are this far apart; leases are renewed by the test.
     #[cfg(feature = "testkit")]
     pub(crate) fn for_tests(self, sweep: Duration) -> Self {
@@ -420,20 +440,18 @@ impl EngineBuilder {
             handlers.insert((BATCH, 1), erased(crate::batch::run));
             handlers.insert((SCHEDULE, 1), erased(crate::schedule::run));
         }
+        let handlers = Arc::new(handlers);
+        let code = Arc::new(Code::of(handlers.clone(), &config));
         let worker = Arc::new(Worker::new(config, post.clone(), handlers, shared));
         let facts = Arc::new(Notify::new());
         let idlers = Arc::new(Idlers::default());
         store.listen(Arc::new(Ear::new(&worker, (facts.clone(), idlers.clone()))));
-        let worker = if worker.handlers.is_empty() {
-            None
-        } else {
-            worker.register().await?;
-            Some(worker)
-        };
+        let works = !worker.handlers.is_empty() && !self.idle;
         let inner = Inner {
             namespace,
             post,
-            worker: worker.clone(),
+            worker: works.then(|| worker.clone()),
+            code,
             rests,
             counters,
             answer_within,
@@ -443,24 +461,35 @@ impl EngineBuilder {
             sweep,
             idlers,
         };
-        let client = Client::from(Arc::new(inner));
+        let mut engine = Engine {
+            client: Client::from(Arc::new(inner)),
+            worker: works.then_some(worker),
+            drain: self.drain,
+            pruner: None,
+            follower: None,
+        };
+        let client = &engine.client;
+        if self.idle {
+            return Ok(engine);
+        }
+        if let Some(unfit) = self.unfit {
+            client.make_fit(unfit).await?;
+        }
+        if let Some(worker) = &engine.worker {
+            worker.register().await?;
+        }
         for (topic, workflow) in &self.subscriptions {
             client.subscribe(topic.as_str(), workflow.as_str()).await?;
         }
         client.inner.declare_projections().await?;
-        let follower = (!client.inner.projections.all.is_empty())
-            .then(|| follow(&client.inner, facts).abort_handle());
+        let follows = !client.inner.projections.all.is_empty();
+        let follower = follows.then(|| follow(&client.inner, facts).abort_handle());
         // What it works on may publish, and who is to hear it must be known by then.
-        if let Some(worker) = &worker {
+        if let Some(worker) = &engine.worker {
             worker.start();
         }
         let pruner = keep_ended(&client.inner, self.keeping).map(|task| task.abort_handle());
-        Ok(Engine {
-            client,
-            worker,
-            drain: self.drain,
-            pruner,
-            follower,
-        })
+        (engine.follower, engine.pruner) = (follower, pruner);
+        Ok(engine)
     }
 }

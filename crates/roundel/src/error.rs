@@ -35,6 +35,10 @@ pub enum Error {
     /// Correct the program: it cannot be set up like this.
     #[error("{0}")]
     Setup(String),
+    /// Restore the old code, or give the new code a version of its own: runs in flight do not go
+    /// on with it.
+    #[error("{0}")]
+    Unfit(String),
     /// Try again: nothing happened.
     #[error("{0}")]
     Unavailable(String),

@@ -4,6 +4,7 @@
 //! journal, in one SQLite file next to your own tables, and it goes on from there.
 
 mod batch;
+mod check;
 mod client;
 mod command;
 mod cx;
@@ -34,6 +35,7 @@ mod trace;
 mod worker;
 
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
+pub use check::{Judged, Tally, Unfit, Verdict, Verdicts};
 pub use client::{
     Arrival, Audit, Client, Decision, Document, Facts, Handle, Look, Parked, Preview,
     ProjectionStatus, Queue, QueueLimits, Queued, RecordFacts, Remedied, Remedy, Runs, Schedule,
@@ -55,8 +57,8 @@ pub use remote::{Answered, Handed, Held, RemoteWorker, Wanted};
 pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
     AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Build, Calendar, Cancelled,
-    CatchUp, Class, Context, Deadline, Deadlines, DocumentId, DocumentRow, Emitted, Entry,
-    Envelope, FactId, FactRow, Failure, Infrastructure, Joined, Name, Op, Overlap, Patched,
+    CatchUp, Class, Context, Deadline, Deadlines, Divergence, DocumentId, DocumentRow, Emitted,
+    Entry, Envelope, FactId, FactRow, Failure, Infrastructure, Joined, Name, Op, Overlap, Patched,
     Payload, ProjectionRow, PublicationId, Published, QueueKind, QueueRow, Rate, Received,
     RecordedFact, Refusal, Remainder, Remaining, Remembered, Reply, Retry, RunId, RunState,
     ScheduleState, Sent, Stuck, Timestamp, Timetable, Undone, What, WorkerId, instant, limits,

@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 use crate::command::handled;
 use crate::cx::Attempt;
 use crate::live::{Handler, erased};
-use crate::worker::{Brought, Config, Worker};
+use crate::worker::{Brought, Config, Handlers, Worker};
 use crate::{Client, Command, Error};
 
 /// While nothing is told, it is looked this often all the same.
@@ -320,7 +320,7 @@ impl RemoteWorker {
         self.client.run(held.run).await
     }
 
-    fn worker(&self, handlers: FxHashMap<(Name, u32), Handler>, lease: Duration) -> Arc<Worker> {
+    fn worker(&self, handlers: Handlers, lease: Duration) -> Arc<Worker> {
         let inner = &self.client.inner;
         let config = Config {
             namespace: inner.namespace.clone(),

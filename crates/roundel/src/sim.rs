@@ -185,11 +185,7 @@ impl Live {
         let read = |bytes: &[u8]| reader.read(bytes).map(|entries| entries.to_vec());
         let journal = Journal::read(journal, read)?;
         let (info, driver) = (about, seat.driver());
-        let live = if journal.needs_function(&claimed) {
-            LiveRun::resume(info, &function.0, journal, (claimed, driver))
-        } else {
-            LiveRun::without_code(info, journal, (claimed, driver))
-        };
+        let live = LiveRun::load(info, &function.0, journal, (claimed, driver));
         Ok(Live(live))
     }
 

@@ -145,6 +145,7 @@ impl From<Error> for Problem {
                 Refusal::NotParked { .. }
                 | Refusal::SignalNotParked { .. }
                 | Refusal::NotAtRest { .. }
+                | Refusal::NotWaiting { .. }
                 | Refusal::NotEnded { .. }
                 | Refusal::HasBegun { .. }
                 | Refusal::Stale { .. }
@@ -154,7 +155,7 @@ impl From<Error> for Problem {
             Error::BadName(_) | Error::Value(_) | Error::Statement(_) => Code::BadRequest,
             Error::Unavailable(_) | Error::Closed => Code::Unavailable,
             Error::Unknown(_) => Code::Unknown,
-            Error::Setup(_) | Error::Unusable(_) => Code::Broken,
+            Error::Setup(_) | Error::Unfit(_) | Error::Unusable(_) => Code::Broken,
         };
         let hidden = match code {
             Code::Unavailable => "the database cannot be asked at the moment; nothing happened",

@@ -260,6 +260,7 @@ impl World<'_> {
             }),
             (Some((run, _)), 21 | 22) => self.patch(run),
             (Some((run, _)), 19) if self.faults.operators => self.complete(index, run),
+            (Some((run, _)), 20) if self.faults.operators => self.park(run),
             (Some((run, _)), 17 | 18) if self.faults.operators => self.delete(index, run),
             (Some((run, _)), _) if self.random.once_in(2) => Op::Resume(Resume {
                 namespace: NAMESPACE,

@@ -2,7 +2,8 @@
 //! send.
 
 use roundel_core::{
-    Audited, Cancel, Caused, Complete, IfParked, Name, Op, Resume, Rows, RunId, RunRow, Target,
+    Audited, Cancel, Caused, Complete, Failure, IfParked, Name, Op, Park, Resume, Rows, RunId,
+    RunRow, Target,
 };
 
 use crate::flows::Tally;
@@ -32,6 +33,7 @@ impl World<'_> {
                 | Op::Patch(_)
                 | Op::Delete(_)
                 | Op::Resume(_)
+                | Op::Park(_)
                 | Op::Complete(_)
                 | Op::Limit(_)
         );
@@ -88,6 +90,19 @@ impl World<'_> {
         })
     }
 
+    /// Parks a run, as whoever has found out that its code would not go on; sometimes on an earlier
+    /// look than the last.
+    pub(crate) fn park(&mut self, run: RunId) -> Op {
+        let epoch = self.model.rows().run(run).map_or(1, |row| row.epoch);
+        let ago = self.random.below(2) as u64;
+        Op::Park(Box::new(Park {
+            namespace: NAMESPACE,
+            target: Target::Run(run),
+            seen: epoch.saturating_sub(ago),
+            failure: Failure::permanent("it would not go on").with_code("diverged"),
+        }))
+    }
+
     /// A command, if there is one; at best one that has not ended.
     fn some_command(&mut self) -> Option<RunId> {
         let rows = self.model.rows();
@@ -120,6 +135,12 @@ pub(crate) fn looked(op: &Op, rows: &Rows) -> Option<(RunId, u64, u64)> {
                 return None;
             };
             Some((run, parked.seen?, rows.run(run)?.epoch))
+        }
+        Op::Park(park) => {
+            let Target::Run(run) = park.target else {
+                return None;
+            };
+            Some((run, park.seen, rows.run(run)?.epoch))
         }
         _ => None,
     }

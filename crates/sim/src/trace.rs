@@ -117,6 +117,7 @@ fn kind(op: &Op) -> (&'static str, Option<RunId>) {
         Op::Complete(complete) => ("complete", of(&complete.target)),
         Op::Undo(undo) => ("undo", of(&undo.target)),
         Op::Accept(accept) => ("accept", of(&accept.target)),
+        Op::Park(park) => ("park", of(&park.target)),
         Op::Resume(resume) => ("resume", of(&resume.target)),
         Op::Delete(delete) => ("delete", of(&delete.target)),
         Op::Forget(_) => ("forget", None),

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 63] = [
+const COMMANDS: [&[&str]; 64] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -69,6 +69,7 @@ const COMMANDS: [&[&str]; 63] = [
     &["tokens", "list"],
     &["tokens", "revoke"],
     &["verify"],
+    &["check"],
     &["migrate"],
     &["move"],
 ];

@@ -141,6 +141,7 @@ impl Op {
                 (&op.namespace, "complete", op.target.clone(), detail)
             }
             Op::Undo(op) => (&op.namespace, "undo", op.target.clone(), None),
+            Op::Park(op) => (&op.namespace, "park", op.target.clone(), None),
             Op::Resume(op) => {
                 let action = match (op.skip, &op.anew) {
                     (true, _) => "skip",

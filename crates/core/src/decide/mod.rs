@@ -70,6 +70,7 @@ pub fn decide(op: &Op, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal
         Op::Complete(complete) => operators::complete(complete, rows, now),
         Op::Undo(undo) => undos::undo(undo, rows, now).map(Reply::Undone),
         Op::Accept(accept) => undos::accept(accept, rows, now),
+        Op::Park(park) => operators::park(park, rows, now),
         Op::Resume(resume) => operators::resume(resume, rows, now),
         Op::Delete(delete) => operators::delete(delete, rows, now),
         Op::IfParked(parked) => operators::if_parked(parked, rows, now),

@@ -5,9 +5,9 @@ use super::wakes::wake;
 use super::{conditions, ends, queues, require_run, rounds, states, target_run, undos};
 use crate::mutant::{self, Mutant};
 use crate::{
-    Cancel, CancelMark, Cancelled, Claimant, Class, Complete, Deadline, Delete, Entry, Failure,
-    Forget, Hint, IfParked, Outcome, Patch, Patched, Refusal, Reply, Resume, Rows, RunId, RunRow,
-    RunState, StateChange, Timestamp, UndoMark, limits,
+    BATCH, Cancel, CancelMark, Cancelled, Claimant, Class, Complete, Deadline, Delete, Entry,
+    Failure, Forget, Hint, INCOMING, IfParked, Outcome, Park, Patch, Patched, Refusal, Reply,
+    Resume, Rows, RunId, RunRow, RunState, StateChange, Timestamp, UndoMark, limits,
 };
 
 /// Marks a run; it ends at its next boundary.
@@ -140,6 +140,41 @@ pub(super) fn patch(patch: &Patch, rows: &mut Rows, now: Timestamp) -> Result<Pa
     Ok(Patched::Changed(state))
 }
 
+/// Parks a run that nobody works on. Whoever works on one finds out by itself.
+pub(super) fn park(park: &Park, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
+    Refusal::payload(park.failure.size())?;
+    let run = require_run(rows, &park.namespace, &park.target)?;
+    let row = rows.run(run).expect("found");
+    let state = row.state;
+    let at_rest = state.has_ended() || state == RunState::Parked;
+    // These have no code that could be mended.
+    let ours = [BATCH, INCOMING].contains(&rows.lane(row.lane).workflow);
+    // One that was asked to end may not need its code for that.
+    let ends = row.cancel != CancelMark::None;
+    if at_rest || ours || ends || row.owner.is_some() {
+        return Err(Refusal::NotWaiting { run, state });
+    }
+    not_moved(row, Some(park.seen))?;
+    let row = rows.run_mut(run).expect("found");
+    // What was decided on the run as it was holds no more.
+    row.epoch += 1;
+    rounds::park(row, &park.failure, now);
+    let reason = row.outcome.clone();
+    rows.hints.push(Hint::AtRest(run, RunState::Parked, reason));
+    Ok(Reply::Parked)
+}
+
+/// Has the run gone on since somebody looked at it?
+fn not_moved(row: &RunRow, seen: Option<u64>) -> Result<(), Refusal> {
+    let (run, epoch) = (row.id, row.epoch);
+    match seen.filter(|seen| *seen != epoch) {
+        Some(seen) if !mutant::on(Mutant::OldLookTaken) => {
+            Err(Refusal::MovedOn { run, seen, epoch })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Lets a parked run go on from where it was.
 pub(super) fn resume(resume: &Resume, rows: &mut Rows, now: Timestamp) -> Result<Reply, Refusal> {
     let run = require_run(rows, &resume.namespace, &resume.target)?;
@@ -202,12 +237,7 @@ pub(super) fn if_parked(
             let state = row.state;
             return Err(Refusal::NotParked { run, state });
         }
-        let epoch = row.epoch;
-        if let Some(seen) = seen.filter(|seen| *seen != epoch)
-            && !mutant::on(Mutant::OldLookTaken)
-        {
-            return Err(Refusal::MovedOn { run, seen, epoch });
-        }
+        not_moved(row, *seen)?;
     }
     super::decide(op, rows, now)
 }

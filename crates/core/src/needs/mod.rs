@@ -160,6 +160,7 @@ pub fn needs(op: &Op, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
             }
         }
         Op::Undo(undo) => of_target(&undo.namespace, &undo.target, rows, stage, out),
+        Op::Park(park) => of_target(&park.namespace, &park.target, rows, stage, out),
         Op::Accept(accept) => of_target(&accept.namespace, &accept.target, rows, stage, out),
         Op::Publish(publish) => of_publish(publish, rows, stage, out),
         Op::Subscribe(subscribe) if stage == Stage::Keys => {

@@ -1,7 +1,7 @@
 //! What people and programs ask of a run from outside.
 
 use super::{Claimant, Op, Target};
-use crate::{MailId, Name, Payload, PublicationId, RunId};
+use crate::{Failure, MailId, Name, Payload, PublicationId, RunId};
 
 /// Something, if the run that it is about waits for an operator.
 #[derive(Clone, PartialEq, Debug)]
@@ -89,6 +89,20 @@ pub struct Patch {
     pub patch: Payload,
     /// Only if the state has this version.
     pub expected: Option<u64>,
+}
+
+/// Park a run that nobody works on: it waits for an operator, as it would once its worker had found
+/// out the same.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Park {
+    /// The tenant.
+    pub namespace: Name,
+    /// Which run.
+    pub target: Target,
+    /// Its epoch when somebody looked at it: what has gone on since is left alone.
+    pub seen: u64,
+    /// Why.
+    pub failure: Failure,
 }
 
 /// Let a parked run go on, or a rollback that failed.

@@ -19,10 +19,10 @@ use batches::alike;
 use signed::signed;
 
 use crate::{
-    Accept, Anew, Cancel, Claim, Claimant, Complete, Delete, Entry, Forget, Join, Lane, LaneId,
-    Limit, Name, Offer, Op, Patch, Payload, Policy, PublicationId, Publish, QueueId, Register,
-    Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState, Signal, Start, Subscribe, Target,
-    Timestamp, Undo, WorkerId, encode_entries,
+    Accept, Anew, Cancel, Claim, Claimant, Complete, Delete, Entry, Failure, Forget, Join, Lane,
+    LaneId, Limit, Name, Offer, Op, Park, Patch, Payload, Policy, PublicationId, Publish, QueueId,
+    Register, Release, Renew, Resume, Round, Rows, RunId, RunRow, RunState, Signal, Start,
+    Subscribe, Target, Timestamp, Undo, WorkerId, encode_entries,
 };
 
 /// One move.
@@ -52,7 +52,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
     if rows.workers.iter().count() < 3 {
         return Move::Op(Box::new(maker.register(&mut draw)));
     }
-    let op = match draw.below(143) {
+    let op = match draw.below(145) {
         0..10 => return Move::Pass(draw.span()),
         10 => maker.register(&mut draw),
         11..24 => {
@@ -83,6 +83,7 @@ pub fn next_move(rows: &Rows, now: Timestamp, seed: u64) -> Move {
         125..131 => maker.record(&mut draw),
         131..139 => maker.receive(&mut draw),
         139..143 => maker.project(&mut draw),
+        143 | 144 => maker.park(&mut draw),
         _ => maker.delete(&mut draw),
     };
     Move::Op(Box::new(signed(op, maker.rows, &mut draw)))
@@ -464,6 +465,18 @@ impl Maker<'_> {
     fn accept(&self, draw: &mut Draw) -> Op {
         let (namespace, target) = self.target(draw);
         Op::Accept(Accept { namespace, target })
+    }
+
+    /// Sometimes on an earlier look than the last.
+    fn park(&self, draw: &mut Draw) -> Op {
+        let run = self.some_run(draw);
+        let epoch = self.rows.run(run).map_or(1, |row| row.epoch);
+        Op::Park(Box::new(Park {
+            namespace: self.namespace_of(run, draw),
+            target: Target::Run(run),
+            seen: epoch.saturating_sub(u64::from(draw.one_in(4))),
+            failure: Failure::permanent("it would not go on"),
+        }))
     }
 
     fn delete(&self, draw: &mut Draw) -> Op {

@@ -99,6 +99,7 @@ impl Client {
             namespace,
             post: self.inner.post.clone(),
             worker: None,
+            code: self.inner.code.clone(),
             rests: self.inner.rests.clone(),
             counters: self.inner.counters.clone(),
             answer_within: self.inner.answer_within,

@@ -1,6 +1,7 @@
 //! What programs ask from outside: start, signal, offer, cancel, results, lists.
 
 mod audit;
+mod check;
 mod cooperation;
 mod decide;
 mod facts;
@@ -57,6 +58,7 @@ pub use to::To;
 pub use trouble::{Trouble, TroubleId};
 pub use troubles::{Parked, Remedied, TroubleGroup};
 
+use crate::check::Code;
 use crate::cx::{decode, encode, new_start};
 use crate::decider::Deciders;
 use crate::ids::new_run;
@@ -97,6 +99,8 @@ pub(crate) struct Inner {
     pub(crate) namespace: Name,
     pub(crate) post: Arc<Post>,
     pub(crate) worker: Option<Arc<Worker>>,
+    /// What is registered here.
+    pub(crate) code: Arc<Code>,
     pub(crate) rests: Arc<Rests>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) answer_within: Duration,

@@ -198,12 +198,15 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Payload, Failur
     Ok(payload)
 }
 
+/// The code of a failure to read what was recorded.
+pub(crate) const UNDECODABLE: &str = "undecodable";
+
 /// A recorded value, as its type.
 pub(crate) fn decode<T: DeserializeOwned>(payload: &Payload) -> Result<T, Failure> {
     payload.decode().map_err(|error| {
         let wanted = std::any::type_name::<T>();
         Failure::permanent(format!("a recorded value does not fit `{wanted}`: {error}"))
-            .with_code("undecodable")
+            .with_code(UNDECODABLE)
     })
 }
 

@@ -71,6 +71,9 @@ impl<Fut: Future> Future for Resource<Fut> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Fut::Output> {
         let this = self.project();
         this.opening.count(true);
+        if this.opening.shared.lock().rehearsing {
+            return Poll::Pending;
+        }
         let polled = this.open.poll(context);
         if polled.is_ready() {
             this.opening.count(false);

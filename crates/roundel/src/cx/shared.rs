@@ -99,6 +99,8 @@ pub(crate) struct Inner {
     pub(crate) closed: bool,
     /// The journal is being replayed.
     pub(crate) replaying: bool,
+    /// It is only replayed, to see whether it would go on: nothing outside is touched.
+    pub(crate) rehearsing: bool,
     /// What a test kit says about this run.
     #[cfg(feature = "testkit")]
     pub(crate) hooks: Option<Arc<crate::testkit::Hooks>>,

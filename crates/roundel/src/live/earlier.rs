@@ -54,34 +54,34 @@ impl LiveRun {
     }
 
     /// What must happen before all that is to be undone is known; none if it is.
-    pub(super) fn recall(&mut self) -> Option<Turn> {
+    ///
+    /// # Errors
+    /// When it cannot be known here.
+    pub(super) fn recall(&mut self) -> Result<Option<Turn>, Failure> {
         if !self.may_start_rollback() {
-            return None;
+            return Ok(None);
         }
         if let Some(failure) = self.earlier.failed.take() {
-            return Some(self.park(failure));
+            return Err(failure);
         }
         if let Some(mut old) = self.earlier.replayed.take() {
-            match old.gather() {
-                Err(failure) => return Some(self.park(failure)),
-                Ok(false) => {
-                    let turn = match self.flag.is_raised() {
-                        true => Turn::Yield,
-                        false => Turn::Wait(None),
-                    };
-                    self.earlier.replayed = Some(old);
-                    return Some(turn);
-                }
-                Ok(true) => {
-                    let undos = std::mem::take(&mut old.shared.lock().undos);
-                    self.shared.lock().undos.extend(undos);
-                }
+            if !old.gather()? {
+                let turn = match self.flag.is_raised() {
+                    true => Turn::Yield,
+                    false => Turn::Wait(None),
+                };
+                self.earlier.replayed = Some(old);
+                return Ok(Some(turn));
             }
+            let undos = std::mem::take(&mut old.shared.lock().undos);
+            self.shared.lock().undos.extend(undos);
             self.flag.wake_by_ref();
         }
         let next = self.shared.info.execution - 1 - self.earlier.known;
-        let first = self.earlier.unsettled?;
-        (next >= first).then_some(Turn::Recall(next))
+        let first = self.earlier.unsettled;
+        Ok(first
+            .filter(|first| next >= *first)
+            .map(|_| Turn::Recall(next)))
     }
 
     /// The journal of an earlier execution, as [`Turn::Recall`] asked for it.
@@ -120,6 +120,7 @@ impl LiveRun {
         let mut old = LiveRun::new(info, &handler, journal.input, self.driver.clone());
         old.head = 1 + journal.entries.len() as u64;
         old.shared.lock().replaying = true;
+        old.shared.lock().rehearsing = self.shared.lock().rehearsing;
         old.replay = journal.entries.into();
         self.earlier.replayed = Some(old);
     }

@@ -15,6 +15,7 @@ mod earlier;
 mod finally;
 mod history;
 mod inbox;
+mod rehearsal;
 mod replay;
 mod rollback;
 mod scopes;
@@ -47,6 +48,7 @@ use draft::Draft;
 pub(crate) use driver::Driver;
 pub(crate) use earlier::Anew;
 pub(crate) use history::{History, Of, Undoable};
+pub(crate) use rehearsal::Rehearsed;
 pub(crate) use replay::Journal;
 pub(crate) use step::{StepWork, is_of_step};
 
@@ -270,8 +272,10 @@ impl LiveRun {
             if self.cancelling.is_some() && self.replay.is_empty() {
                 return self.cancel_turn(now);
             }
-            if let Some(turn) = self.recall() {
-                return turn;
+            match self.recall() {
+                Ok(None) => {}
+                Ok(Some(turn)) => return turn,
+                Err(failure) => return self.park(failure),
             }
             if let Err(failure) = self.start_rollback() {
                 return self.park(failure);

@@ -2,8 +2,8 @@
 
 use roundel_core::mutant::{self, Mutant};
 use roundel_core::{
-    Attempted, Call, CancelMark, Claimed, Context, Entry, Failure, JournalRow, Outcome, Payload,
-    Timestamp, decode_entries,
+    Attempted, Call, CancelMark, Claimed, Context, Divergence, Entry, Failure, JournalRow, Outcome,
+    Payload, Timestamp, decode_entries,
 };
 
 use super::history::History;
@@ -97,8 +97,21 @@ impl Journal {
 }
 
 impl LiveRun {
+    /// The run that was claimed, with its function or, if that is not needed any more, without.
+    pub(crate) fn load(
+        info: RunInfo,
+        handler: &Handler,
+        journal: Journal,
+        (claimed, driver): (Claimed, Driver),
+    ) -> Box<LiveRun> {
+        match journal.needs_function(&claimed) {
+            true => LiveRun::resume(info, handler, journal, (claimed, driver)),
+            false => LiveRun::without_code(info, journal, (claimed, driver)),
+        }
+    }
+
     /// The run that was claimed, to be brought to where its journal ends.
-    pub(crate) fn resume(
+    fn resume(
         info: RunInfo,
         handler: &Handler,
         journal: Journal,
@@ -360,7 +373,12 @@ impl LiveRun {
              {asked}; restore the old code, or start new runs on a new version; then resume it",
             self.run()
         ))
-        .with_code("diverged")
+        .with_code(Divergence::CODE)
+        .with_data(&Divergence {
+            entry,
+            recorded: recorded.to_owned(),
+            asked: asked.to_owned(),
+        })
     }
 
     /// The journal has been replayed: what had begun and is not done goes on.

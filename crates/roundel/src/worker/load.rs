@@ -32,14 +32,11 @@ impl Worker {
                 self.park_unread(&claimed, failure).await;
                 return None;
             }
-            Ok(journal) if !journal.needs_function(&claimed) => {
-                LiveRun::without_code(info, journal, (claimed, driver))
-            }
             Ok(journal) => {
-                if !journal.entries.is_empty() {
+                if !journal.entries.is_empty() && journal.needs_function(&claimed) {
                     self.counters.replays.one();
                 }
-                LiveRun::resume(info, handler, journal, (claimed, driver))
+                LiveRun::load(info, handler, journal, (claimed, driver))
             }
         };
         Some(live)

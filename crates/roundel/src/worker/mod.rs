@@ -66,11 +66,14 @@ pub(crate) struct Config {
     pub(crate) projections: Arc<Projections>,
 }
 
+/// The functions of workflows, by name and version.
+pub(crate) type Handlers = FxHashMap<(Name, u32), Handler>;
+
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) config: Config,
     pub(crate) post: Arc<Post>,
-    pub(crate) handlers: FxHashMap<(Name, u32), Handler>,
+    pub(crate) handlers: Arc<Handlers>,
     lanes: OnceLock<Vec<(LaneId, (Name, u32))>>,
     ports: Mutex<FxHashMap<RunId, Arc<Port>>>,
     cache: Mutex<Cache>,
@@ -168,7 +171,7 @@ impl Worker {
     pub(crate) fn new(
         config: Config,
         post: Arc<Post>,
-        handlers: FxHashMap<(Name, u32), Handler>,
+        handlers: Arc<Handlers>,
         (counters, rests): (Arc<Counters>, Arc<Rests>),
     ) -> Worker {
         Worker {

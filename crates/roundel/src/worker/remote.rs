@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use roundel_core::{Claim, Claimed, Fence, LaneId, Name, Op, Reply, Timestamp, WorkerId};
 use roundel_store::Error;
-use rustc_hash::FxHashMap;
 
 use super::drive::After;
-use super::{Config, Port, Worker};
-use crate::live::{Handler, Turn};
+use super::{Config, Handlers, Port, Worker};
+use crate::live::Turn;
 use crate::metrics::Counters;
 use crate::post::Post;
 use crate::rests::Rests;
@@ -30,10 +29,10 @@ impl Worker {
     pub(crate) fn elsewhere(
         id: WorkerId,
         config: Config,
-        (post, handlers): (Arc<Post>, FxHashMap<(Name, u32), Handler>),
+        (post, handlers): (Arc<Post>, Handlers),
         shared: (Arc<Counters>, Arc<Rests>),
     ) -> Arc<Worker> {
-        let worker = Worker::new(config, post, handlers, shared);
+        let worker = Worker::new(config, post, Arc::new(handlers), shared);
         Arc::new(Worker { id, ..worker })
     }
 

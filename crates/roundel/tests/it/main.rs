@@ -4,6 +4,7 @@
 #![allow(unreachable_pub)]
 
 mod bad_input;
+mod check;
 #[cfg(feature = "testkit")]
 mod command_flows;
 mod commands;

@@ -2,13 +2,14 @@
 //! send.
 
 use roundel_core::{
-    AuditRow, Audited, Cancel, Cancelled, Caused, Claim, Failure, IfParked, Name, Offer, Op, Patch,
-    Patched, Refusal, Reply, Resume, RunId, RunState, Start, Subscribe, Target, Then, limits,
+    AuditRow, Audited, Cancel, Cancelled, Caused, Claim, Context, Entry, Failure, IfParked, Name,
+    Offer, Op, Outcome, Park, Patch, Patched, Refusal, Reply, Resume, RunId, RunState, Start,
+    Subscribe, Target, Then, limits,
 };
 
 use super::Make;
 use super::desk::{Desk, deleting, dump, sound};
-use super::words::{A, NS, value};
+use super::words::{A, NS, recording, suspending, value};
 use crate::{Answer, AuditFilter, AuditOrder, Query};
 
 fn by(who: &'static str, reason: &str, op: Op) -> Op {
@@ -170,6 +171,62 @@ pub fn co_12_the_audit_is_filtered_and_paged(make: &Make) {
         listed(AuditOrder::NewestFirst, Some(runs[2])),
         [runs[2]],
         "of one run"
+    );
+}
+
+pub fn e5_a_run_that_nobody_has_is_parked_by_request_as_it_was_seen(make: &Make) {
+    let mut desk = Desk::new(make);
+    let park = |run, seen| {
+        let park = Park {
+            namespace: NS,
+            target: Target::Run(run),
+            seen,
+            failure: Failure::permanent("it would not go on"),
+        };
+        by("anna", "", Op::Park(Box::new(park)))
+    };
+    let run = desk.owned(A);
+    let not_waiting = |desk: &Desk, op: Op, state| {
+        assert_eq!(desk.refused(op), Refusal::NotWaiting { run, state });
+    };
+    not_waiting(&desk, park(run, desk.run(run).epoch), RunState::Running);
+    desk.commit(suspending(desk.round(run)));
+    let (epoch, state) = (desk.run(run).epoch, desk.run(run).state);
+    assert_eq!(state, RunState::Waiting);
+    let refused = desk.refused(park(run, epoch - 1));
+    let seen = epoch - 1;
+    assert_eq!(refused, Refusal::MovedOn { run, seen, epoch });
+    assert_eq!(desk.must(park(run, epoch)), Reply::Parked);
+    let row = desk.run(run);
+    assert_eq!((row.state, row.ready_at), (RunState::Parked, None));
+    assert!(matches!(row.outcome, Some(Outcome::Failure(_))));
+    assert!(
+        row.epoch > epoch,
+        "what rests on an earlier look is refused"
+    );
+    not_waiting(&desk, park(run, row.epoch), RunState::Parked);
+    // It goes on as any that is parked.
+    desk.must(Op::Resume(Resume {
+        namespace: NS,
+        target: Target::Run(run),
+        skip: false,
+        anew: None,
+    }));
+    assert_eq!(desk.claimed_ids(A, 1), [run]);
+    let context = Context::default();
+    let begun = recording(desk.round(run), &[Entry::ContextSet { context }]);
+    desk.commit(suspending(begun));
+    desk.must(cancelling(run));
+    not_waiting(&desk, park(run, desk.run(run).epoch), RunState::Ready);
+    let run = desk.owned(A);
+    desk.end(run);
+    let state = RunState::Completed;
+    let refused = desk.refused(park(run, desk.run(run).epoch));
+    assert_eq!(refused, Refusal::NotWaiting { run, state });
+    assert_eq!(
+        audit(&desk, all()).len(),
+        1,
+        "what was refused is not there"
     );
 }
 

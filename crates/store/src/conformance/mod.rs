@@ -273,6 +273,7 @@ macro_rules! conformance {
                 co_12_the_audit_names_what_is_no_run
                 co_12_what_is_refused_is_not_written_down
                 o5_what_rests_on_an_earlier_look_is_refused
+                e5_a_run_that_nobody_has_is_parked_by_request_as_it_was_seen
                 co_23_a_patch_that_comes_too_late_is_kept_in_the_audit
                 co_12_the_audit_of_a_run_that_is_gone_stays
                 inv26_many_who_act_at_once_make_one_chain

@@ -58,6 +58,7 @@ impl Words {
             Op::Complete(_) => "the completion of a run by hand".into(),
             Op::Undo(_) => "a request to undo a run".into(),
             Op::Accept(_) => "the acceptance of a failed rollback".into(),
+            Op::Park(_) => "a request to park a run".into(),
             Op::Resume(_) => "a request to resume a run".into(),
             Op::Delete(_) => "a request to delete a run".into(),
             Op::Forget(_) => "a request to forget a publication".into(),
