@@ -146,6 +146,7 @@ impl EngineBuilder {
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(5),
             max_live: 4096,
+            in_hand: None,
             cached_runs: 4096,
             cached_for: Duration::from_secs(60),
             sweep: Duration::from_secs(30),
@@ -300,6 +301,17 @@ impl EngineBuilder {
     pub fn concurrency(self, runs: usize) -> Self {
         self.with(|config| {
             config.max_live = runs.max(1);
+            Ok(())
+        })
+    }
+
+    /// How many more runs than are worked on may be in hand: leased, begun, and in line until one
+    /// of those that are worked on is done. Unless said, as many as get done in the time of a
+    /// commit; so none where work takes longer than that. What has stood in line for a second is
+    /// given back, for another process to take.
+    pub fn in_hand(self, more: usize) -> Self {
+        self.with(|config| {
+            config.in_hand = Some(more);
             Ok(())
         })
     }

@@ -328,6 +328,7 @@ impl RemoteWorker {
             lease,
             grace: Duration::ZERO,
             max_live: limits::CLAIM,
+            in_hand: None,
             cached_runs: 0,
             cached_for: Duration::ZERO,
             sweep: inner.sweep,

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::births::Birth;
 use super::drive::After;
+use super::line::Entry;
 use super::{Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{LiveRun, Turn};
@@ -89,7 +90,7 @@ impl Worker {
         };
         let empty = runs.is_empty();
         for claimed in runs {
-            self.adopt(claimed);
+            self.adopt(claimed, Entry::InTurn);
         }
         for ahead in flight.ahead {
             tokio::spawn(self.clone().follow(ahead, Heard::Answer));
@@ -134,7 +135,9 @@ impl Worker {
         let displaced = match ports.get(&live.run()) {
             None => self.cache().put(live),
             Some(known) if Arc::ptr_eq(known, &port) => {
-                drop(tokio::spawn(self.clone().drive(live, port)));
+                drop(tokio::spawn(
+                    self.clone().drive(live, (port, Entry::InTurn)),
+                ));
                 None
             }
             Some(_) => Some(live),
@@ -221,7 +224,7 @@ impl Worker {
             other => other,
         };
         if let After::Mine(live) = self.after_commit(live, answer, &port).await {
-            self.drive(live, port).await;
+            self.drive(live, (port, Entry::InTurn)).await;
         }
     }
 }

@@ -38,12 +38,13 @@ pub(super) struct Coming {
 }
 
 impl Worker {
-    /// How many more runs may be driven, by the time that a claim is answered. A run whose last
+    /// How many more runs may be in hand, by the time that a claim is answered. A run whose last
     /// round is on its way counts no more: another may take its place in the same commit.
     pub(super) fn free_slots(&self, ports: &FxHashMap<RunId, Arc<Port>>) -> usize {
         let leaving = self.leaving.load(Ordering::SeqCst);
         let coming = self.coming.runs.load(Ordering::SeqCst);
-        (self.config.max_live + leaving).saturating_sub(ports.len() + coming)
+        let more = self.more_in_hand();
+        (self.config.max_live + leaving + more).saturating_sub(ports.len() + coming)
     }
 
     /// Keeps room for as many runs as one more claim may ask for.

@@ -13,8 +13,10 @@ use roundel_core::{
 };
 use roundel_store::{Ask, Error};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::births::Birth;
+use super::line::Entry;
 use super::{LONGEST_PAUSE, Note, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{LiveRun, StepWork, Turn, is_of_step};
@@ -39,8 +41,18 @@ enum Lost {
 }
 
 impl Worker {
-    pub(super) async fn drive(self: Arc<Self>, mut live: Box<LiveRun>, port: Arc<Port>) {
+    pub(super) async fn drive(
+        self: Arc<Self>,
+        mut live: Box<LiveRun>,
+        (port, entry): (Arc<Port>, Entry),
+    ) {
         let run = live.run();
+        let mut at_work = self.in_turn(entry).await;
+        if at_work.is_none() {
+            drop(live);
+            self.give_back(run).await;
+            return self.forget(run);
+        }
         loop {
             if let Some(lost) = self.take_notes(&mut live, &port) {
                 drop(live);
@@ -48,10 +60,14 @@ impl Worker {
                 return;
             }
             let turn = live.turn(self.store().now());
+            if is_last(&turn) {
+                at_work = None;
+            }
             match self.carry_out(live, turn, &port).await {
                 After::Mine(still) => live = still,
                 After::Gone | After::Lost => return,
             }
+            at_work.get_or_insert_with(|| self.at_work());
         }
     }
 
@@ -77,7 +93,9 @@ impl Worker {
                 }
                 let leaving = matches!(round.then, Then::End(..)).then(|| self.leaving());
                 let ask = Ask::Op(Op::Commit(*round));
+                let since = Instant::now();
                 let answer = self.insist(Box::new(ask)).await;
+                self.line.committed(since);
                 drop(leaving);
                 self.after_commit(live, answer, port).await
             }
@@ -127,7 +145,7 @@ impl Worker {
             }
             Lost::Place(claimed) => {
                 self.forget(run);
-                self.adopt(*claimed);
+                self.adopt(*claimed, Entry::AtOnce);
             }
         }
     }
@@ -365,7 +383,7 @@ impl Worker {
             let After::Mine(live) = worker.first_round(start, lane, answer, &port).await else {
                 return;
             };
-            worker.drive(live, port).await;
+            worker.drive(live, (port, Entry::InTurn)).await;
         });
     }
 
@@ -430,4 +448,9 @@ impl Worker {
             _ => After::Mine(live),
         }
     }
+}
+
+/// Is there nothing to be done of the run but a commit?
+fn is_last(turn: &Turn) -> bool {
+    matches!(turn, Turn::Commit(round) if matches!(round.then, Then::End(..)))
 }

@@ -7,16 +7,21 @@ use roundel_core::{Claimed, Context, Failure, JournalRow, Op, RunId, Then};
 use roundel_store::{Answer, Ask, Query};
 
 use super::drive::After;
+use super::line::Entry;
 use super::{Config, LONGEST_PAUSE, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::flag::Flag;
 use crate::live::{Driver, Journal, LiveRun};
 
 impl Worker {
-    pub(super) async fn load_and_drive(self: Arc<Self>, claimed: Claimed, port: Arc<Port>) {
+    pub(super) async fn load_and_drive(
+        self: Arc<Self>,
+        claimed: Claimed,
+        (port, entry): (Arc<Port>, Entry),
+    ) {
         let run = claimed.run;
         match self.load(claimed, &port).await {
-            Some(live) => self.drive(live, port).await,
+            Some(live) => self.drive(live, (port, entry)).await,
             None => self.forget(run),
         }
     }

@@ -7,6 +7,7 @@ mod cache;
 mod claims;
 mod drive;
 mod ear;
+mod line;
 mod load;
 mod reads;
 mod remote;
@@ -36,6 +37,7 @@ use crate::rests::Rests;
 use births::Births;
 use cache::Cache;
 pub(crate) use ear::{Ear, Idlers};
+use line::{Entry, Line};
 pub(crate) use reads::scope_runs;
 pub(crate) use remote::Brought;
 
@@ -54,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
     pub(crate) max_live: usize,
+    /// How many more may be in hand; unless said, as many as get done in the time of a commit.
+    pub(crate) in_hand: Option<usize>,
     pub(crate) cached_runs: usize,
     pub(crate) cached_for: Duration,
     pub(crate) sweep: Duration,
@@ -82,6 +86,7 @@ pub(crate) struct Worker {
     limited: RwLock<FxHashSet<Name>>,
     /// Runs whose last round is on its way: each will make room for another.
     leaving: AtomicUsize,
+    line: Line,
     due: Mutex<Option<Timestamp>>,
     wake_claims: Notify,
     coming: claims::Coming,
@@ -180,6 +185,7 @@ impl Worker {
             births: Mutex::default(),
             limited: RwLock::default(),
             leaving: AtomicUsize::new(0),
+            line: Line::default(),
             config,
             post,
             handlers,
@@ -290,11 +296,11 @@ impl Worker {
     /// Takes over runs that an operation of this process leased to it.
     pub(crate) fn adopt_all(self: &Arc<Self>, claimed: Vec<Claimed>) {
         for claimed in claimed {
-            self.adopt(claimed);
+            self.adopt(claimed, Entry::AtOnce);
         }
     }
 
-    pub(crate) fn adopt(self: &Arc<Self>, claimed: Claimed) {
+    fn adopt(self: &Arc<Self>, claimed: Claimed, entry: Entry) {
         let run = claimed.run;
         let mut ports = self.ports();
         if let Some(port) = ports.get(&run) {
@@ -330,9 +336,9 @@ impl Worker {
         if let Some(mut live) = cached {
             self.counters.found_in_memory.one();
             live.reclaimed(claimed);
-            tokio::spawn(worker.drive(live, port));
+            tokio::spawn(worker.drive(live, (port, entry)));
         } else {
-            tokio::spawn(worker.load_and_drive(claimed, port));
+            tokio::spawn(worker.load_and_drive(claimed, (port, entry)));
         }
     }
 
@@ -406,7 +412,7 @@ impl Worker {
         };
         let later = notes.split_off(last + 1);
         if let Some(Note::Claimed(claimed)) = notes.pop() {
-            self.adopt(*claimed);
+            self.adopt(*claimed, Entry::AtOnce);
         }
         if let Some(port) = self.ports().get(&run) {
             later.into_iter().for_each(|note| port.post(note));

@@ -11,6 +11,7 @@ mod diverged;
 mod journal;
 mod leases;
 mod limits;
+mod line;
 mod lists;
 mod metrics;
 mod queues;
