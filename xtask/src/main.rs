@@ -9,6 +9,7 @@ mod newcomer;
 mod reliability;
 mod server;
 mod steps;
+mod supply;
 mod tidy;
 mod unsteady;
 
@@ -22,9 +23,11 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test         tidy, every test and documentation example, sim, reliability, newcomer
+  test         tidy, deny, every test and documentation example, sim, reliability, newcomer
   lint         formatting, clippy and documentation, each without warnings
   tidy         the project's own rules: sizes, module docs, nothing unfinished, examples that run
+  deny         the packages of others: licences, sources, checksums, versions, what must not be here
+  sbom         what the command is made of, in CycloneDX's form, to standard output
   sim          schedules of crashes and faults: --schedules N, --seed S, --json, --trace
   reliability  the page on reliability against the last test run; --write brings it up to that
   pictures     those of the guide, taken anew by the test that drives the demo in a browser
@@ -42,6 +45,8 @@ enum Request {
     State,
     /// The guide's pictures are taken anew.
     Pictures,
+    /// What the command is made of is listed.
+    Bill,
 }
 
 fn main() -> ExitCode {
@@ -60,6 +65,10 @@ fn main() -> ExitCode {
             false => ExitCode::FAILURE,
         },
         Ok(Request::Pictures) => match browser::take_pictures(&workspace_root()) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+        Ok(Request::Bill) => match supply::sbom(&workspace_root()) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
@@ -82,6 +91,8 @@ fn parse(args: &[String]) -> Result<Request, String> {
         "test" => Request::Run(steps::TEST.to_vec()),
         "lint" => Request::Run(steps::LINT.to_vec()),
         "tidy" => Request::Run(vec![Step::Tidy]),
+        "deny" => Request::Run(vec![Step::Deny]),
+        "sbom" => Request::Bill,
         "newcomer" => Request::Run(vec![Step::Newcomer]),
         "pictures" => Request::Pictures,
         "reliability" if rest == ["--write"] => return Ok(Request::State),

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{browser, newcomer, reliability, server, tidy, unsteady};
+use crate::{browser, newcomer, reliability, server, supply, tidy, unsteady};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -20,6 +20,7 @@ pub(crate) enum Step {
     Clippy,
     Docs,
     Tidy,
+    Deny,
     Tests,
     DocTests,
     Simulation,
@@ -30,6 +31,7 @@ pub(crate) enum Step {
 pub(crate) const LINT: &[Step] = &[Step::Format, Step::Clippy, Step::Docs];
 pub(crate) const TEST: &[Step] = &[
     Step::Tidy,
+    Step::Deny,
     Step::Tests,
     Step::DocTests,
     Step::Simulation,
@@ -60,6 +62,7 @@ impl Step {
             Step::Clippy => "clippy",
             Step::Docs => "docs",
             Step::Tidy => "tidy",
+            Step::Deny => "deny",
             Step::Tests => "tests",
             Step::DocTests => "doc tests",
             Step::Simulation => "simulation",
@@ -82,7 +85,7 @@ impl Step {
             ],
             // Only libraries: the pages of the `roundel` binary would replace those of the crate.
             Step::Docs => &["doc", "--workspace", "--lib", "--no-deps", "--all-features"],
-            Step::Tidy | Step::Newcomer | Step::Simulation | Step::Reliability => &[],
+            Step::Tidy | Step::Deny | Step::Newcomer | Step::Simulation | Step::Reliability => &[],
             // Not the examples: they are modules of a test, and need no binaries of their own.
             Step::Tests => &[
                 "test",
@@ -110,6 +113,7 @@ impl Step {
             Step::Clippy => Some("clippy"),
             Step::Docs
             | Step::Tidy
+            | Step::Deny
             | Step::Tests
             | Step::DocTests
             | Step::Simulation
@@ -124,6 +128,7 @@ impl fmt::Display for Step {
         match (self, self.arguments()) {
             (Step::Newcomer, _) => write!(f, "newcomer: a new crate with the lines of the pages"),
             (Step::Simulation, _) => write!(f, "simulation: {SCHEDULES} schedules of faults"),
+            (Step::Deny, _) => write!(f, "deny: the packages of others"),
             (Step::Reliability, _) => write!(f, "reliability: the page against this run"),
             (_, []) => write!(f, "{}: the project's own rules", self.name()),
             (_, arguments) => write!(f, "{}: cargo {}", self.name(), arguments.join(" ")),
@@ -180,6 +185,7 @@ fn run(step: Step, root: &Path) -> Outcome {
     }
     let passed = match step {
         Step::Tidy => tidy::run(root),
+        Step::Deny => supply::deny(root),
         Step::Newcomer => newcomer::run(root),
         Step::Simulation => simulation(root),
         Step::Reliability => reliability::run(root, false),
