@@ -158,8 +158,8 @@ impl Command {
     }
 
     /// Runs the command over the database of this engine, with its workflows: it works while the
-    /// command runs, so that what is started here is done here. Only `check` takes no work: it looks
-    /// at what a new program would do before that does it.
+    /// command runs, so that what is started here is done here. Only `check` takes no work: it
+    /// looks at what a new program would do before that does it.
     pub async fn run_in(self, engine: EngineBuilder) -> Exit {
         let engine = match self {
             Command::Check(_) => engine.idle(),

@@ -1,10 +1,10 @@
-//! Verified deploys: every run in flight is replayed by the code that is registered here, before that
-//! code takes work, and each gets a verdict.
+//! Verified deploys: every run in flight is replayed by the code that is registered here, before
+//! that code takes work, and each gets a verdict.
 //!
 //! Nothing is committed by looking, and nothing outside is touched: it is the replay of the worker
-//! that runs, in a rehearsal. A run that others work on meanwhile is judged by what its journal said
-//! when it was read. Runs are read page by page, so that a million of them need no more memory than
-//! a hundred.
+//! that runs, in a rehearsal. A run that others work on meanwhile is judged by what its journal
+//! said when it was read. Runs are read page by page, so that a million of them need no more memory
+//! than a hundred.
 //!
 //! Absent on purpose: runs that have ended. Their code is needed only if they are undone, and a
 //! rollback that lacks it is parked, not lost.
