@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use roundel::Client;
-use roundel_server::{Server, Tokens};
+use roundel_server::{Log, Server, Tls, Tokens};
 use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
@@ -26,12 +26,40 @@ pub struct Serve {
     /// Browsers reach it by TLS, through a proxy.
     #[arg(long)]
     behind_tls: bool,
+    /// TLS of its own: the certificate, in PEM's form, with those that lead to a root. It is read
+    /// again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// What is told to standard error, as JSON, a line each.
+    #[arg(long, value_enum, default_value = "warn", value_name = "LEVEL")]
+    log: Level,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Level {
+    Error,
+    Warn,
+    Info,
+}
+
+impl From<Level> for tracing::Level {
+    fn from(level: Level) -> tracing::Level {
+        match level {
+            Level::Error => tracing::Level::ERROR,
+            Level::Warn => tracing::Level::WARN,
+            Level::Info => tracing::Level::INFO,
+        }
+    }
+}
+
 impl Serve {
     pub(crate) async fn run(&self, client: &Client) -> Result<Exit> {
+        Log::new(self.log.into(), std::io::stderr()).install();
         let tokens = Tokens::at(&self.tokens);
         let tokens = tokens.map_err(|error| Failed::usage(error.to_string()))?;
         let mut server = Server::over(client.clone()).tokens(tokens);
@@ -41,16 +69,26 @@ impl Serve {
         if self.behind_tls {
             server = server.behind_tls();
         }
+        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            let tls = Tls::from_files(certificate, key);
+            server = server.tls(tls.map_err(|error| Failed::usage(error.to_string()))?);
+        }
         let server = server.build();
         let serving = server.serve(self.listen).await;
         let serving = serving.map_err(|error| Failed::usage(error.to_string()))?;
         let (at, code) = (serving.address(), server.login_code());
-        let link = format!("http://{at}/login?code={}", code.reveal());
+        let scheme = match &self.tls_cert {
+            Some(_) => "https",
+            None => "http",
+        };
+        let link = format!("{scheme}://{at}/login?code={}", code.reveal());
         let mut screen = self.output.screen();
         if self.output.json {
             screen.json(&json!({"address": at.to_string(), "login": link}));
         } else {
-            screen.line(&format!("serving on http://{at}; to log in, once, open"));
+            screen.line(&format!(
+                "serving on {scheme}://{at}; to log in, once, open"
+            ));
             screen.line(&link);
         }
         screen.flush()?;

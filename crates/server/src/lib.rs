@@ -11,7 +11,7 @@
 //! it. A handler takes a `Cap`, which only the check of a token makes: a route without one does
 //! not compile.
 //!
-//! Left out on purpose: HTTP/2, TLS (a proxy has it), compression, CORS, calls to the outside.
+//! Left out on purpose: HTTP/2, compression, CORS, forwarded headers, calls to the outside.
 
 mod api;
 mod auth;
@@ -20,6 +20,7 @@ mod guard;
 mod limits;
 mod listen;
 mod live;
+mod log;
 mod openapi;
 mod problem;
 mod ready;
@@ -27,6 +28,7 @@ mod route;
 mod server;
 mod shape;
 mod table;
+mod tls;
 mod traces;
 mod ui;
 pub mod view;
@@ -34,8 +36,10 @@ pub mod view;
 pub use auth::{Grant, Role, Token, TokenError, Tokens};
 pub use limits::Limits;
 pub use listen::Serving;
+pub use log::Log;
 pub use problem::{Code, Problem};
 pub use server::{Server, ServerBuilder, SetupError};
+pub use tls::{Tls, TlsError};
 pub use traces::{Telling, Told, Traces};
 
 /// What a test looks at: the routes, without what they do.

@@ -10,6 +10,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -116,6 +117,24 @@ async fn connection(
     place: OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay(true);
+    let Some(tls) = &shared.tls else {
+        serve_connection(stream, router, &shared).await;
+        drop(place);
+        return;
+    };
+    // Who does not shake hands in time has nothing to say.
+    match tokio::time::timeout(shared.limits.head_time, tls.accept(stream)).await {
+        Ok(Ok(stream)) => serve_connection(stream, router, &shared).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a connection came to no understanding"),
+        Err(_) => {}
+    }
+    drop(place);
+}
+
+async fn serve_connection<S>(stream: S, router: Router, shared: &Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut stopping = shared.stopping.subscribe();
     let limits = &shared.limits;
     let service = TowerToHyperService::new(router);
@@ -141,5 +160,4 @@ async fn connection(
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
-    drop(place);
 }

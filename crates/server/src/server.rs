@@ -24,6 +24,7 @@ use crate::live::Lately;
 use crate::problem::{Code, Problem};
 use crate::ready::Ready;
 use crate::route::{Raw, Route};
+use crate::tls::Tls;
 use crate::{table, ui};
 
 /// Why there is no server.
@@ -49,6 +50,7 @@ pub struct ServerBuilder {
     hosts: Vec<String>,
     limits: Limits,
     behind_tls: bool,
+    tls: Option<Tls>,
 }
 
 /// A server over a client: a router to mount, or one to serve by itself. Cheap to clone.
@@ -77,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) rates: Rates,
     pub(crate) behind_tls: bool,
+    /// Its own, if it has it.
+    pub(crate) tls: Option<Tls>,
     pub(crate) ready: Ready,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) polls: Arc<Semaphore>,
@@ -95,6 +99,7 @@ impl Server {
             hosts: Vec::new(),
             limits: Limits::default(),
             behind_tls: false,
+            tls: None,
         }
     }
 
@@ -168,6 +173,12 @@ impl ServerBuilder {
         self
     }
 
+    /// By TLS of its own. Cookies are sent by nothing else.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self.behind_tls()
+    }
+
     /// With these limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -191,6 +202,7 @@ impl ServerBuilder {
             tokens: self.tokens,
             limits: self.limits,
             behind_tls: self.behind_tls,
+            tls: self.tls,
         }))
     }
 }

@@ -9,5 +9,6 @@ mod matrix;
 mod sql;
 mod streams;
 mod support;
+mod tls;
 mod traces;
 mod work;
