@@ -13,6 +13,8 @@ pub struct Database {
     at: At,
     namespace: Option<String>,
     schema: Option<String>,
+    /// The URL by which operators' own statements come.
+    reader: Option<String>,
     /// How the user can choose another.
     hint: &'static str,
 }
@@ -55,6 +57,7 @@ impl Database {
             at,
             namespace: None,
             schema: None,
+            reader: None,
             hint: "",
         }
     }
@@ -63,6 +66,13 @@ impl Database {
     #[must_use]
     pub fn schema(mut self, name: impl Into<String>) -> Database {
         self.schema = Some(name.into());
+        self
+    }
+
+    /// On a server, operators' own statements come by this URL: as a role that may only read.
+    #[must_use]
+    pub fn reader(mut self, url: impl Into<String>) -> Database {
+        self.reader = Some(url.into());
         self
     }
 
@@ -81,6 +91,7 @@ impl Database {
             at: At::Open(client),
             namespace: None,
             schema: None,
+            reader: None,
             hint: "",
         }
     }
@@ -120,6 +131,9 @@ impl Database {
         let mut engine = Engine::open(path).existing();
         if let Some(namespace) = &self.namespace {
             engine = engine.namespace(namespace.clone());
+        }
+        if let Some(reader) = &self.reader {
+            engine = engine.reader(reader.clone());
         }
         if let Some(schema) = &self.schema {
             engine = engine.schema(schema.clone());
@@ -174,7 +188,7 @@ impl Connected {
 }
 
 /// Arguments that say which file, for commands that have none of their own.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone)]
 pub struct Place {
     /// The database: a file that is there, `postgres://user@host/database`, or `folder:PATH`.
     #[arg(
@@ -206,6 +220,23 @@ pub struct Place {
         help_heading = "Database"
     )]
     schema: String,
+    /// In PostgreSQL, the URL by which `sql` comes: of a role that may only read.
+    #[arg(
+        long,
+        global = true,
+        env = "ROUNDEL_READER",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Database"
+    )]
+    reader: Option<String>,
+}
+
+impl std::fmt::Debug for Place {
+    /// Without URLs, in which there may be passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Place({})", self.namespace)
+    }
 }
 
 impl Place {
@@ -220,6 +251,7 @@ impl Place {
     pub fn database(&self) -> Database {
         Database {
             hint: "choose the database with --db or ROUNDEL_DB",
+            reader: self.reader.clone(),
             ..Database::file(self.db.clone())
                 .namespace(self.namespace.clone())
                 .schema(self.schema.clone())

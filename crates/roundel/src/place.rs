@@ -38,6 +38,7 @@ pub(crate) struct Opening {
     pub(crate) schema: Option<String>,
     pub(crate) connections: Option<usize>,
     pub(crate) pooled: bool,
+    pub(crate) reader: Option<String>,
 }
 
 impl Place {
@@ -83,6 +84,7 @@ impl Opening {
             schema: None,
             connections: None,
             pooled: false,
+            reader: None,
         }
     }
 
@@ -124,6 +126,7 @@ impl Opening {
             answer_within: self.answer_within,
             connections: self.connections.unwrap_or(standard.connections),
             pooled: self.pooled,
+            reader: self.reader,
             ..PostgresOptions::default()
         };
         Ok(Box::new(move || {
@@ -133,7 +136,7 @@ impl Opening {
 
     #[cfg(not(feature = "postgres"))]
     fn server(self, _: String) -> Result<Open, Error> {
-        let _ = (self.schema, self.connections, self.pooled);
+        let _ = (self.schema, self.connections, self.pooled, self.reader);
         Err(Error::Setup(
             "this program was built without PostgreSQL; \
              say `features = [\"postgres\"]` where it depends on roundel"

@@ -74,6 +74,8 @@ pub struct PostgresOptions {
     /// transaction mode): nothing is kept on the server between transactions, and commits of other
     /// processes are found by looking.
     pub pooled: bool,
+    /// Operators' own statements come by this URL instead: as a role that may only read.
+    pub reader: Option<String>,
 }
 
 use PostgresOptions as Options;
@@ -88,6 +90,7 @@ impl Default for PostgresOptions {
             connect_within: Duration::from_secs(10),
             connections: 4,
             pooled: false,
+            reader: None,
         }
     }
 }
@@ -140,19 +143,16 @@ impl Postgres {
             .application_name(&program)
             .statement_cache_capacity(cached)
             .disable_statement_logging();
-        let server = options
-            .clock
-            .is_none()
-            .then(|| Arc::new(ServerClock::new()));
-        let clock = match (&options.clock, &server) {
-            (Some(clock), _) => Arc::clone(clock),
-            (None, Some(server)) => Arc::clone(server) as Arc<dyn Clock>,
-            (None, None) => unreachable!("one of them is there"),
+        let reader = match &options.reader {
+            Some(url) => open::address(url)?.disable_statement_logging(),
+            None => connect.clone(),
         };
+        let (clock, server) = clocks(&options);
         let shared = Arc::new(Shared {
             begin: Beginnings::of(&options.schema),
             keeps: !options.pooled,
             connect,
+            reader,
             clock,
             server,
             incarnation: Id(*uuid::Uuid::now_v7().as_bytes()),
@@ -202,6 +202,17 @@ impl Postgres {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.shared.metrics()
+    }
+}
+
+/// The store's clock; and the server's, if that is it.
+fn clocks(options: &Options) -> (Arc<dyn Clock>, Option<Arc<ServerClock>>) {
+    match &options.clock {
+        Some(clock) => (Arc::clone(clock), None),
+        None => {
+            let server = Arc::new(ServerClock::new());
+            (Arc::clone(&server) as Arc<dyn Clock>, Some(server))
+        }
     }
 }
 

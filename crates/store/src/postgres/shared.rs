@@ -19,6 +19,8 @@ use crate::{Clock, Metrics, News};
 pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) connect: PgConnectOptions,
+    /// For operators' own statements.
+    pub(super) reader: PgConnectOptions,
     /// Statements are kept from one use to the next.
     pub(super) keeps: bool,
     pub(super) begin: Beginnings,

@@ -2,7 +2,9 @@
 //! never committed, so that what it sets goes with it.
 //!
 //! What the role of the URL may read, it reads; and a function that reaches outside the database
-//! (`pg_terminate_backend`) does so if that role may call it.
+//! (`pg_terminate_backend`) does so if that role may call it. So there can be a URL of its own for
+//! these, of a role that may do less: one that logs in, since a role that is only set can be set
+//! back.
 
 use futures_util::TryStreamExt;
 use roundel_core::limits::{SQL_ROWS, SQL_TIME};
@@ -56,7 +58,7 @@ type Answered = Result<Answer, Error>;
 
 async fn read(shared: &Shared, asked: &Statement) -> Answered {
     let text = asked.text()?;
-    let mut link = open::connect(&shared.connect, false).await?;
+    let mut link = open::connect(&shared.reader, false).await?;
     let began = link.run(&shared.begin.sql).await;
     began.map_err(|error| failed(&error))?;
     // Whether a transaction writes is settled with the first thing that it reads.

@@ -1,9 +1,11 @@
 //! Statements of an operator's own.
 
 use roundel_core::limits::SQL_TIME;
-use roundel_store::{Answer, Error, Postgres, Query, Statement, Store, Table, Value};
+use roundel_store::{
+    Answer, Error, Postgres, PostgresOptions, Query, Statement, Store, Table, Value,
+};
 
-use crate::tools::{claimed, dump, open, register, sql as outside, wait_for};
+use crate::tools::{claimed, dump, open, options, register, sql as outside, wait_for};
 
 fn sql(store: &Postgres, text: &str, limit: usize) -> Result<Table, Error> {
     let text = text.to_owned();
@@ -120,4 +122,69 @@ fn g17_a_statement_that_runs_away_is_stopped() {
     let table = sql(&store, many, 1_000).unwrap();
     assert!(table.more && table.rows.len() < 20, "{}", table.rows.len());
     sql(&store, "SELECT 1", 1).unwrap();
+}
+
+#[test]
+fn a_statement_comes_as_the_reader_if_there_is_one() {
+    let Some(schema) = roundel_testpg::schema() else {
+        return;
+    };
+    let store = open(&schema);
+    claimed_one(&store);
+    outside(&schema, "CREATE TABLE wages (who TEXT)");
+    let reader = format!("{}_reader", schema.name());
+    // A role is the server's, not the schema's: it has the schema's name, and goes at the end.
+    let of_reader = |texts: &[&str]| {
+        for text in texts {
+            let text = text
+                .replace("SPACE", schema.name())
+                .replace("READER", &reader);
+            outside(&schema, &text);
+        }
+    };
+    of_reader(&[
+        "CREATE ROLE READER LOGIN PASSWORD 'reading'",
+        "GRANT USAGE ON SCHEMA SPACE TO READER",
+        "GRANT SELECT ON roundel_run TO READER",
+    ]);
+    let (scheme, rest) = schema
+        .address()
+        .split_once("://")
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
+    let host = rest
+        .split_once('@')
+        .map_or(rest.clone(), |(_, host)| host.to_owned());
+    let options = PostgresOptions {
+        reader: Some(format!("{scheme}://{reader}:reading@{host}")),
+        ..options(&schema)
+    };
+    let read = Postgres::open(&schema.address(), options).expect("a database");
+    let who = sql(
+        &read,
+        "SELECT current_user::text AS who, count(*) AS runs FROM roundel_run",
+        1,
+    );
+    let row = vec![Value::Text(reader.clone()), Value::Integer(1)];
+    assert_eq!(who.expect("it may read that").rows, [row]);
+    for text in [
+        "SELECT * FROM wages",
+        "SELECT * FROM roundel_audit",
+        "SELECT pg_read_file('PG_VERSION')",
+        "SELECT set_config('role', 'postgres', false), set_config('role', 'none', false), \
+         query_to_xml('SELECT * FROM wages', true, true, '')::text",
+    ] {
+        let why = refused(&read, text);
+        assert!(why.contains("permission denied"), "{text}: {why}");
+    }
+    // The engine itself does not come that way.
+    claimed(&read, 2);
+    read.close();
+    drop(store);
+    of_reader(&["DROP OWNED BY READER", "DROP ROLE READER"]);
+}
+
+fn claimed_one(store: &Postgres) {
+    register(store);
+    claimed(store, 1);
 }
