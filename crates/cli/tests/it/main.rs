@@ -1,6 +1,7 @@
 //! The `roundel` command, as people and scripts use it.
 
 mod browser;
+mod canary;
 mod commands;
 mod cooperation;
 mod demo;

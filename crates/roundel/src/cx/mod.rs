@@ -205,9 +205,19 @@ pub(crate) const UNDECODABLE: &str = "undecodable";
 pub(crate) fn decode<T: DeserializeOwned>(payload: &Payload) -> Result<T, Failure> {
     payload.decode().map_err(|error| {
         let wanted = std::any::type_name::<T>();
-        Failure::permanent(format!("a recorded value does not fit `{wanted}`: {error}"))
+        let why = without_value(&error.to_string());
+        Failure::permanent(format!("a recorded value does not fit `{wanted}`: {why}"))
             .with_code(UNDECODABLE)
     })
+}
+
+/// What was expected where, without what was found there: failures are told in more places than
+/// payloads are.
+fn without_value(error: &str) -> String {
+    match error.rfind(", expected ") {
+        Some(at) => error[at + 2..].to_owned(),
+        None => error.to_owned(),
+    }
 }
 
 pub(crate) fn decode_outcome<T: DeserializeOwned>(outcome: Outcome) -> Result<T, Failure> {
