@@ -12,6 +12,7 @@ mod looks;
 mod messages;
 mod mounted;
 mod moving;
+mod pages;
 mod projections;
 mod queues;
 mod reference;
