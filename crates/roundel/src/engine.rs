@@ -30,7 +30,7 @@ use crate::{Command, Error, Topic, Undo, Workflow};
 /// An engine being set up.
 #[must_use = "it does nothing until started"]
 pub struct EngineBuilder {
-    opening: Opening,
+    pub(crate) opening: Opening,
     pub(crate) config: Result<Config, Error>,
     handlers: Handlers,
     undos: NamedUndos,
@@ -199,7 +199,7 @@ impl EngineBuilder {
         }
         let handler = heeding(workflow.when_late(), erased(function));
         #[cfg(feature = "testkit")]
-        let handler: Handler = {
+        let handler: crate::live::Handler = {
             let hooks = self.hooks.clone();
             Arc::new(move |cx: Cx, input| {
                 cx.shared.lock().hooks.clone_from(&hooks);
@@ -356,46 +356,6 @@ impl EngineBuilder {
     /// By this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.opening.clock = Some(clock);
-        self
-    }
-
-    /// In PostgreSQL, in the schema of this name: small letters, digits and `_`. `roundel` unless
-    /// said.
-    pub fn schema(mut self, name: impl Into<String>) -> Self {
-        self.opening.schema = Some(name.into());
-        self
-    }
-
-    /// So many connections to PostgreSQL for reading and for steps, beside those that the engine
-    /// needs for itself. 4 unless said.
-    pub fn connections(mut self, count: usize) -> Self {
-        self.opening.connections = Some(count);
-        self
-    }
-
-    /// PostgreSQL is behind a proxy that gives each transaction another connection, such as
-    /// PgBouncer in its transaction mode. What other processes do is then noticed later.
-    pub fn pooled(mut self) -> Self {
-        self.opening.pooled = true;
-        self
-    }
-
-    /// In PostgreSQL, operators' own statements ([`Client::sql`]) come by this URL: as a role that
-    /// may only read, and only what they may see. The role of the engine's URL unless said.
-    pub fn reader(mut self, url: impl Into<String>) -> Self {
-        self.opening.reader = Some(url.into());
-        self
-    }
-
-    /// Only a database that is there already: nothing is made or changed in form.
-    pub fn existing(mut self) -> Self {
-        self.opening.create = false;
-        self
-    }
-
-    /// What is missing is made, which is so unless [said otherwise](EngineBuilder::existing).
-    pub fn create(mut self) -> Self {
-        self.opening.create = true;
         self
     }
 

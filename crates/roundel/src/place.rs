@@ -12,7 +12,7 @@ use roundel_store::{Postgres, PostgresOptions};
 
 use roundel_store::Error as StoreError;
 
-use crate::Error;
+use crate::{EngineBuilder, Error};
 
 /// Which database.
 pub(crate) enum Place {
@@ -142,5 +142,47 @@ impl Opening {
              say `features = [\"postgres\"]` where it depends on roundel"
                 .into(),
         ))
+    }
+}
+
+impl EngineBuilder {
+    /// In PostgreSQL, in the schema of this name: small letters, digits and `_`. `roundel` unless
+    /// said.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.opening.schema = Some(name.into());
+        self
+    }
+
+    /// So many connections to PostgreSQL for reading and for steps, beside those that the engine
+    /// needs for itself. 4 unless said.
+    pub fn connections(mut self, count: usize) -> Self {
+        self.opening.connections = Some(count);
+        self
+    }
+
+    /// PostgreSQL is behind a proxy that gives each transaction another connection, such as
+    /// PgBouncer in its transaction mode. What other processes do is then noticed later.
+    pub fn pooled(mut self) -> Self {
+        self.opening.pooled = true;
+        self
+    }
+
+    /// In PostgreSQL, operators' own statements ([`Client::sql`]) come by this URL: as a role that
+    /// may only read, and only what they may see. The role of the engine's URL unless said.
+    pub fn reader(mut self, url: impl Into<String>) -> Self {
+        self.opening.reader = Some(url.into());
+        self
+    }
+
+    /// Only a database that is there already: nothing is made or changed in form.
+    pub fn existing(mut self) -> Self {
+        self.opening.create = false;
+        self
+    }
+
+    /// What is missing is made, which is so unless [said otherwise](EngineBuilder::existing).
+    pub fn create(mut self) -> Self {
+        self.opening.create = true;
+        self
     }
 }

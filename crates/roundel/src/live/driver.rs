@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{Claimant, WorkerId};
+use roundel_core::{Claimant, Name, WorkerId};
+use rustc_hash::FxHashMap;
 
-use super::{Flag, LiveRun};
+use super::{Flag, Handler, LiveRun};
 use crate::cx::NamedUndos;
 use crate::metrics::Counters;
 use crate::projections::Projections;
+
+/// The functions of workflows, by name and version.
+pub(crate) type Handlers = FxHashMap<(Name, u32), Handler>;
 
 /// Which worker drives it, and how.
 #[derive(Clone)]

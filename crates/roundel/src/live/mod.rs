@@ -45,7 +45,7 @@ use crate::flag::Flag;
 pub(crate) use deadline::heeding;
 use draft::Draft;
 
-pub(crate) use driver::Driver;
+pub(crate) use driver::{Driver, Handlers};
 pub(crate) use earlier::Anew;
 pub(crate) use history::{History, Of, Undoable};
 pub(crate) use rehearsal::Rehearsed;

@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 
 use crate::cx::NamedUndos;
 use crate::flag::Flag;
-use crate::live::Handler;
+pub(crate) use crate::live::Handlers;
 use crate::metrics::Counters;
 use crate::post::Post;
 use crate::projections::Projections;
@@ -69,9 +69,6 @@ pub(crate) struct Config {
     pub(crate) undos: Arc<NamedUndos>,
     pub(crate) projections: Arc<Projections>,
 }
-
-/// The functions of workflows, by name and version.
-pub(crate) type Handlers = FxHashMap<(Name, u32), Handler>;
 
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
