@@ -11,4 +11,5 @@ mod streams;
 mod support;
 mod tls;
 mod traces;
+mod vectors;
 mod work;

@@ -16,6 +16,7 @@ pub(crate) const DOUBLE: Workflow<u64, u64> = Workflow::named("double");
 pub(crate) const BROKEN: Workflow<u64, u64> = Workflow::named("broken");
 pub(crate) const WAITS: Workflow<u64, String> = Workflow::named("waits");
 pub(crate) const ECHO: Workflow<String, String> = Workflow::named("echo");
+pub(crate) const CROWD: Workflow<Vec<String>, String> = Workflow::named("crowd");
 pub(crate) const WORD: Signal<String> = Signal::named("word");
 
 /// Longer than anything here takes: a test that waits so long has failed.
@@ -38,6 +39,16 @@ async fn echo(cx: Cx, text: String) -> RunResult<String> {
     let done = |_: roundel::Attempt| async { Ok::<_, Failure>(text.clone()) };
     cx.effect("said", done).await?;
     Err(Failure::permanent(text.clone()).with_code(text))
+}
+
+/// Makes a call of each name, and waits.
+async fn crowd(cx: Cx, names: Vec<String>) -> RunResult<String> {
+    for name in names {
+        let value = name.clone();
+        let call = |_: roundel::Attempt| async { Ok::<_, Failure>(value.clone()) };
+        cx.effect(name, call).await?;
+    }
+    cx.wait(WORD).await
 }
 
 /// A server, its engine and its tokens.
@@ -65,7 +76,7 @@ impl Place {
     pub(crate) async fn over(engine: EngineBuilder, limits: Limits) -> Place {
         let engine = engine.register(DOUBLE, double);
         let engine = engine.register(BROKEN, broken).register(WAITS, waits);
-        let engine = engine.register(ECHO, echo);
+        let engine = engine.register(ECHO, echo).register(CROWD, crowd);
         let engine = engine.start().await.expect("an engine");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens.json");
