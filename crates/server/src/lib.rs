@@ -11,7 +11,8 @@
 //! it. A handler takes a `Cap`, which only the check of a token makes: a route without one does
 //! not compile.
 //!
-//! Left out on purpose: HTTP/2, compression, CORS, forwarded headers, calls to the outside.
+//! Left out on purpose: HTTP/2, compression, CORS, forwarded headers; calls to the outside, but for
+//! traces, if a program asks for them.
 
 mod api;
 mod auth;

@@ -2,7 +2,9 @@
 
 mod api;
 mod browser;
+mod fuzz;
 mod guards;
+mod hardening;
 mod limits;
 mod lists;
 mod matrix;
