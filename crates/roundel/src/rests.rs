@@ -80,7 +80,10 @@ impl Rests {
         if feeds.is_empty() {
             return;
         }
-        let told = feeds.iter().fold(true, |told, feed| feed.tell(run) && told);
+        let mut told = true;
+        for feed in feeds.iter() {
+            told &= feed.tell(run);
+        }
         drop(feeds);
         if !told {
             let mut feeds = self.feeds.write().unwrap_or_else(PoisonError::into_inner);
