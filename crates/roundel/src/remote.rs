@@ -103,7 +103,7 @@ pub struct Wanted {
 }
 
 /// What became of an answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answered {
     /// It was taken. The command is now in this state; if it is tried again, then from this time.
     Taken(RunState, Option<Timestamp>),

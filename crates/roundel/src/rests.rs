@@ -80,12 +80,9 @@ impl Rests {
         if feeds.is_empty() {
             return;
         }
-        let mut told = true;
-        for feed in feeds.iter() {
-            told &= feed.tell(run);
-        }
+        let gone = feeds.iter().filter(|feed| !feed.tell(run)).count();
         drop(feeds);
-        if !told {
+        if gone > 0 {
             let mut feeds = self.feeds.write().unwrap_or_else(PoisonError::into_inner);
             feeds.retain(|feed| feed.is_heard());
         }

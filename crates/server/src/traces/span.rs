@@ -12,6 +12,9 @@ pub(super) const EXECUTIONS: u32 = 8;
 const CALLS: usize = 1000;
 const EVENTS: usize = 128;
 
+/// A round: when, under which fence, and what it says.
+type Round = (Timestamp, u64, Vec<Entry>);
+
 /// What has begun.
 struct Open {
     what: Call,
@@ -36,7 +39,7 @@ pub(super) fn spans(
     wanted: impl Fn(Trace) -> bool,
 ) -> Vec<Value> {
     let row = &run.row;
-    let decoded: Vec<(u32, Vec<(Timestamp, u64, Vec<Entry>)>)> = journals
+    let decoded: Vec<(u32, Vec<Round>)> = journals
         .iter()
         .map(|(execution, rounds)| {
             let round = |round: &JournalRow| {
@@ -83,7 +86,7 @@ pub(super) fn spans(
 const NAME: Name = Name::constant("traceparent");
 
 impl Reader {
-    fn read(&mut self, execution: u32, rounds: &[(Timestamp, u64, Vec<Entry>)]) {
+    fn read(&mut self, execution: u32, rounds: &[Round]) {
         let mut open: BTreeMap<u32, Open> = BTreeMap::new();
         let mut before = rounds.first().map_or(Timestamp(0), |(at, ..)| *at);
         for (at, epoch, entries) in rounds {
@@ -99,7 +102,7 @@ impl Reader {
         }
         // What was let go has no end of its own.
         for (call, open) in open {
-            self.close(execution, call, open, (before, None));
+            self.close(execution, call, &open, (before, None));
         }
     }
 
@@ -132,7 +135,7 @@ impl Reader {
                 if one.events.len() < EVENTS {
                     let mut said = failed_with(failure);
                     said.push(attribute("roundel.attempt", json!(attempt)));
-                    one.events.push(event("attempt failed", *failed, said));
+                    one.events.push(event("attempt failed", *failed, &said));
                 }
             }
             Entry::Worked { call, what, .. } => {
@@ -140,7 +143,7 @@ impl Reader {
             }
             Entry::Done { call, outcome } => {
                 if let Some(one) = open.remove(call) {
-                    self.close(execution, *call, one, (at, failure_of(outcome)));
+                    self.close(execution, *call, &one, (at, failure_of(outcome)));
                 }
             }
             Entry::Did {
@@ -149,11 +152,11 @@ impl Reader {
                 outcome,
             } => {
                 let one = open.remove(call).unwrap_or_else(|| begin(what, before));
-                self.close(execution, *call, one, (at, failure_of(outcome)));
+                self.close(execution, *call, &one, (at, failure_of(outcome)));
             }
             Entry::Settled { call, failure, .. } => {
                 if let Some(one) = open.remove(call) {
-                    self.close(execution, *call, one, (at, failure.as_deref()));
+                    self.close(execution, *call, &one, (at, failure.as_deref()));
                 }
             }
             _ => {}
@@ -165,7 +168,7 @@ impl Reader {
         &mut self,
         execution: u32,
         call: u32,
-        open: Open,
+        open: &Open,
         (at, failure): (Timestamp, Option<&Failure>),
     ) {
         if self.spans.len() >= CALLS {
@@ -204,7 +207,8 @@ impl Reader {
         }
         let said = said.iter();
         let said = said.map(|(name, value)| attribute(&format!("roundel.{name}"), value.clone()));
-        self.rounds.push(event("round", at, said.collect()));
+        let said: Vec<Value> = said.collect();
+        self.rounds.push(event("round", at, &said));
     }
 
     fn finish(mut self, run: &RunView, parent: Option<u64>) -> Vec<Value> {
@@ -278,7 +282,7 @@ fn status(failed: bool) -> Value {
     json!({"code": if failed { 2 } else { 1 }})
 }
 
-fn event(name: &str, at: Timestamp, attributes: Vec<Value>) -> Value {
+fn event(name: &str, at: Timestamp, attributes: &[Value]) -> Value {
     json!({"name": name, "timeUnixNano": nanos(at), "attributes": attributes})
 }
 

@@ -1,6 +1,6 @@
 //! Statements of an operator's own: who may ask, what can be asked, and the page for it.
 
-use roundel::Engine;
+use roundel::{Engine, EngineBuilder};
 use roundel_server::{Limits, Role};
 use roundel_testweb::{Browser, untested};
 use serde_json::{Value, json};
@@ -8,14 +8,19 @@ use tempfile::TempDir;
 
 use crate::support::{Answer, Place};
 
-/// A server over a file, with a run whose key is a formula.
-async fn place() -> (Place, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(folder.path().join("shop.db"));
+/// A server over this engine, with a run whose key is a formula.
+async fn over(engine: EngineBuilder) -> Place {
     let place = Place::over(engine, Limits::default()).await;
     let body = json!({"workflow": "double", "input": 1, "key": "=1+1"});
     let line = "POST /api/v1/default/runs";
     place.ask(Role::Submitter, line, Some(&body)).await.ok();
+    place
+}
+
+/// The same, over a file.
+async fn place() -> (Place, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = over(Engine::open(folder.path().join("shop.db"))).await;
     (place, folder)
 }
 
@@ -26,17 +31,33 @@ async fn ask(place: &Place, path: &str, statement: &str) -> Answer {
         .await
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h9_whoever_may_go_everywhere_asks_in_sql_and_changes_nothing() {
     let (place, _folder) = place().await;
+    asks(&place).await;
+    place.engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h9_whoever_may_go_everywhere_asks_a_server_in_sql_and_changes_nothing() {
+    let Some(schema) = roundel_testpg::schema() else {
+        return;
+    };
+    let engine = Engine::open(schema.address()).schema(schema.name());
+    let place = over(engine).await;
+    asks(&place).await;
+    place.engine.shutdown().await;
+}
+
+async fn asks(place: &Place) {
     let one = "SELECT key, priority FROM roundel_run WHERE key IS NOT NULL";
-    let found = ask(&place, "sql", one).await.ok().json();
+    let found = ask(place, "sql", one).await.ok().json();
     assert_eq!(found["columns"], json!(["key", "priority"]));
     assert_eq!(
         (&found["rows"], &found["more"]),
         (&json!([["=1+1", 0]]), &json!(false))
     );
-    let file = ask(&place, "sql/csv", one).await.ok();
+    let file = ask(place, "sql/csv", one).await.ok();
     assert!(file.head.contains("content-type: text/csv"), "{file:?}");
     assert!(file.body.contains("\"'=1+1\",0\r\n"), "o7: {file:?}");
     let views = place
@@ -86,14 +107,13 @@ async fn h9_whoever_may_go_everywhere_asks_in_sql_and_changes_nothing() {
         "",
         "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT sum(a) FROM n",
     ] {
-        ask(&place, "sql", statement).await.is(400, "bad_request");
-        ask(&place, "sql/csv", statement)
+        ask(place, "sql", statement).await.is(400, "bad_request");
+        ask(place, "sql/csv", statement)
             .await
             .is(400, "bad_request");
     }
-    let found = ask(&place, "sql", one).await.ok().json();
+    let found = ask(place, "sql", one).await.ok().json();
     assert_eq!(found["rows"], json!([["=1+1", 0]]));
-    place.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

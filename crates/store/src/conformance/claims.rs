@@ -409,6 +409,20 @@ pub fn inv23_workers_that_left_without_a_word_are_forgotten(make: &Make) {
     assert_eq!(desk.refused(claim), Refusal::UnknownWorker { worker: B });
     desk.register(B, vec![lane(&NS, "w", 1)]);
     assert_eq!(desk.claimed_ids(B, 1), [run]);
+    // Whoever says again that it is there has been seen, which is noted once in a while.
+    let seen = |desk: &Desk| {
+        let mut workers = desk.dump().workers.into_iter();
+        workers.find(|row| row.id == B).expect("listed").seen_at
+    };
+    let before = seen(&desk);
+    for (span, noted) in [
+        (limits::SIGN / 2, before),
+        (limits::SIGN / 2, before.after(limits::SIGN)),
+    ] {
+        desk.pass(span);
+        desk.register(B, vec![lane(&NS, "w", 1)]);
+        assert_eq!(seen(&desk), noted);
+    }
 }
 
 pub fn ro_13_a_worker_lost_with_a_suspect_is_kept_until_that_counts(make: &Make) {
