@@ -16,7 +16,7 @@ use super::{Client, Inner, Runs};
 use crate::{Error, RunView};
 
 /// Trees that are removed at once. Their commits are fused.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 128;
 /// Of the time, looking at what stays may take one part in so many.
 const SHARE: u32 = 50;
 /// Passes are at least this far apart, and at most, unless they take long.

@@ -57,6 +57,8 @@ pub(super) struct Found {
 struct Searched {
     /// After so many decisions; it holds until the next.
     at: Option<u64>,
+    /// It is a whole tree, ended and locked: it holds whatever is decided.
+    settled: bool,
     /// The order in which a claim looks at lanes.
     turns: Option<Vec<LaneId>>,
     found: Found,
@@ -79,6 +81,8 @@ pub(super) struct Came {
     /// The runs that were written, and by which transaction.
     pub(super) runs: Vec<RunChange>,
     pub(super) by: Option<Xid>,
+    /// How many runs were removed.
+    pub(super) removed: usize,
     /// It was one round of a run that was there: its journal says whether it was committed.
     pub(super) lone: bool,
 }
@@ -205,7 +209,8 @@ impl Batch<'_> {
                     Ready::Not => break,
                 }
                 next += 1;
-                if self.rows.has_deleted() {
+                let goes_on = searched.get(next).is_some_and(|next| next.settled);
+                if self.rows.has_deleted() && !goes_on {
                     self.flush(Turn::Between).await?;
                     break;
                 }
@@ -231,13 +236,15 @@ impl Batch<'_> {
         let mut found = Vec::new();
         for stage in Stage::ALL {
             let mut wanted = Wanted::default();
-            let mut search = Vec::new();
+            let (mut search, mut roots) = (Vec::new(), Vec::new());
             for (at, op) in ops.iter().enumerate() {
                 self.put(&searched[at]);
                 needs(op, &self.rows, stage, &mut found);
                 self.take_back();
                 for need in found.drain(..) {
-                    if is_search(&need) {
+                    if let (Need::Subtree(run, _), Patience::Skip) = (&need, self.patience) {
+                        roots.push((*run, at));
+                    } else if is_search(&need) {
                         if at == 0 {
                             search.push(need);
                         }
@@ -247,12 +254,41 @@ impl Batch<'_> {
                 }
             }
             self.loading().all(wanted).await?;
+            self.find_trees(&roots, searched).await?;
             if !search.is_empty() {
                 self.flush(Turn::Between).await?;
                 for need in search {
                     self.search(first, need, &mut searched[0]).await?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Trees that are to go, all at once. Those that are not whole trees, or have not ended, are
+    /// found by whoever is alone.
+    async fn find_trees(
+        &mut self,
+        asked: &[(RunId, usize)],
+        searched: &mut [Searched],
+    ) -> Result<(), Trouble> {
+        let rows = &self.rows;
+        let has_ended = |run: &RunId| {
+            let row = rows.run(*run);
+            row.is_some_and(|row| row.root == row.id && row.state.has_ended())
+        };
+        let new = asked.iter().filter(|(_, at)| !searched[*at].settled);
+        let new: BTreeMap<RunId, usize> = new.copied().filter(|(run, _)| has_ended(run)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let roots: Vec<RunId> = new.keys().copied().collect();
+        let found = self.loading().subtrees(&roots, limits::DELETE + 1).await?;
+        for (root, runs) in found {
+            let to = &mut searched[new[&root]];
+            to.settled = true;
+            to.found.missed = runs.iter().any(|run| self.known.missed.runs.contains(run));
+            to.found.runs = runs;
         }
         Ok(())
     }
@@ -365,8 +401,12 @@ impl Batch<'_> {
                 if self.known.missed.has(need) || searched.found.missed {
                     ready = Ready::Missed;
                 }
+                let tree = matches!(need, Need::Subtree(..)) && self.patience == Patience::Skip;
+                if tree && !searched.settled {
+                    ready = Ready::Missed;
+                }
                 let there = match is_search(need) {
-                    true => searched.at == Some(self.decided),
+                    true => searched.settled || searched.at == Some(self.decided),
                     false => self.known.has(op, need, &self.rows),
                 };
                 if !there && ready == Ready::Yes {
@@ -439,6 +479,7 @@ impl Batch<'_> {
             return Ok(());
         }
         self.came.written = true;
+        self.came.removed += changes.deleted.len();
         // Neighbours lie on the same pages; and two who write the same do it in the same order.
         changes.runs.sort_by_key(|change| change.row().id);
         changes.journal.sort_by_key(|row| row.run);

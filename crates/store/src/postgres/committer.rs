@@ -13,6 +13,7 @@
 mod doubt;
 mod guess;
 mod linger;
+mod parting;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,9 +38,9 @@ use super::shared::Shared;
 use super::steps::Steps;
 use super::trouble::Trouble;
 use super::{moving, open};
+use crate::Error;
 use crate::answers::{answer_all, deliver};
 use crate::queue::{Item, Woken};
-use crate::{Ask, Error};
 
 /// After so many times set aside, a request waits for what it needs, alone.
 const MISSES: u8 = 3;
@@ -206,33 +207,6 @@ impl Committer {
         queue.wait(None)
     }
 
-    /// What cannot share a transaction goes by itself, in its place.
-    fn part(&mut self, batch: Vec<Item>) {
-        let mut fused = Vec::with_capacity(batch.len());
-        for item in batch {
-            let alone = match &*item.request.ask {
-                Ask::Work(_) if item.instead.is_none() => {
-                    self.steps.begin(item, self.session.beside());
-                    continue;
-                }
-                Ask::Work(_) => item.misses >= MISSES,
-                Ask::Op(op) => takes_a_tree(op) || item.misses >= MISSES,
-            };
-            if alone {
-                if !fused.is_empty() {
-                    let before = std::mem::take(&mut fused);
-                    self.again.push_back((before, Patience::Skip));
-                }
-                self.again.push_back((vec![item], Patience::Wait));
-            } else {
-                fused.push(item);
-            }
-        }
-        if !fused.is_empty() {
-            self.again.push_back((fused, Patience::Skip));
-        }
-    }
-
     /// One transaction. Returns whether the connection is still good.
     fn attempt(&mut self, link: &mut Link, batch: Vec<Item>, patience: Patience) -> bool {
         self.number += 1;
@@ -265,6 +239,7 @@ impl Committer {
 
     fn succeed(&mut self, batch: Vec<Item>, came: Came) {
         self.shared.count(&batch);
+        self.shared.removals.note(came.removed);
         if let Some(by) = came.by {
             self.kept.keep(came.runs, by, &self.shared.workers());
         }
@@ -468,15 +443,6 @@ async fn transact(
             let message = "the commit was not answered".into();
             Err((Trouble::Doubt(message), Some(came)))
         }
-    }
-}
-
-/// A tree is locked whole: its runs are found one below the other, and waited for.
-fn takes_a_tree(op: &Op) -> bool {
-    match op.asked() {
-        Op::Delete(_) | Op::Complete(_) => true,
-        Op::Resume(resume) => resume.anew.is_some(),
-        _ => false,
     }
 }
 

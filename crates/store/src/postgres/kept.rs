@@ -69,6 +69,11 @@ impl Kept {
         self.runs.get(&run).expect("only what is kept is decided").1
     }
 
+    /// Has a worker of this process the run, as far as is known?
+    pub(super) fn has(&self, run: RunId) -> bool {
+        self.runs.contains_key(&run)
+    }
+
     /// May an operation well be one that is decided here?
     pub(super) fn is_likely(&self, op: &Op) -> bool {
         own_run(op).is_some_and(|(run, is_new)| is_new != self.runs.contains_key(&run))

@@ -27,7 +27,23 @@ pub(super) struct Beginnings {
     pub(super) last: String,
     /// Who has the run of a step.
     pub(super) owner: String,
+    /// Makes room where runs were removed; by itself, and not where somebody is at it already.
+    pub(super) vacuum: String,
 }
+
+/// Tables that have rows for a run.
+const OF_RUNS: [&str; 10] = [
+    "run",
+    "journal",
+    "key",
+    "label",
+    "mail",
+    "wait",
+    "watch",
+    "state",
+    "latch",
+    "publication",
+];
 
 impl Beginnings {
     /// For a schema of this name, which is known to need no quotes but gets them.
@@ -40,7 +56,13 @@ impl Beginnings {
              SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
              SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
              SET LOCAL jit = off";
+        let tables = OF_RUNS.map(|name| format!("\"{schema}\".roundel_{name}"));
         Beginnings {
+            vacuum: [
+                "VACUUM (SKIP_LOCKED, TRUNCATE false, PARALLEL 0) ",
+                &tables.join(", "),
+            ]
+            .concat(),
             session: format!("{path}; {limits}; {plans}").replace("SET LOCAL", "SET"),
             write: format!("BEGIN; {path}; {limits}; {plans}"),
             read: format!(

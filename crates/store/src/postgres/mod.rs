@@ -33,6 +33,7 @@ mod shared;
 mod sql;
 mod steps;
 mod trouble;
+mod vacuum;
 mod values;
 mod write;
 
@@ -166,6 +167,7 @@ impl Postgres {
             workers: Mutex::default(),
             statements: tokio::sync::Semaphore::new(roundel_core::limits::SQL_AT_ONCE),
             touched: Mutex::default(),
+            removals: vacuum::Removals::default(),
             options,
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -189,7 +191,7 @@ impl Postgres {
                 return Err(error);
             }
         };
-        begin_news(&runtime, &shared);
+        begin_beside(&runtime, &shared);
         Ok(Postgres {
             pool: Arc::new(Pool::new(Arc::clone(&shared), READERS)),
             shared,
@@ -216,14 +218,15 @@ fn clocks(options: &Options) -> (Arc<dyn Clock>, Option<Arc<ServerClock>>) {
     }
 }
 
-/// What others commit, and telling them of ours.
-fn begin_news(runtime: &Runtime, shared: &Arc<Shared>) {
+/// What others commit, and telling them of ours; and making room.
+fn begin_beside(runtime: &Runtime, shared: &Arc<Shared>) {
     if shared.options.pooled {
         runtime.spawn(news::look(Arc::clone(shared)));
     } else {
         runtime.spawn(news::hear(Arc::clone(shared)));
     }
     runtime.spawn(news::tell(Arc::clone(shared)));
+    runtime.spawn(vacuum::make_room(Arc::clone(shared)));
 }
 
 /// Starts the thread that commits, and waits until it is connected.

@@ -67,6 +67,13 @@ const SUBTREE: &str = "WITH RECURSIVE tree (id, path) AS ( \
      SELECT run.id, tree.path || run.id FROM tree JOIN roundel_run AS run \
      ON run.parent_run = tree.id) \
      SELECT id FROM tree ORDER BY path || 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid LIMIT $2";
+/// The same for several trees, one after the other.
+const SUBTREES: &str = "WITH RECURSIVE tree (top, id, path) AS ( \
+     SELECT asked.id, asked.id, ARRAY[asked.id] FROM unnest($1::uuid[]) AS asked (id) UNION ALL \
+     SELECT tree.top, run.id, tree.path || run.id FROM tree JOIN roundel_run AS run \
+     ON run.parent_run = tree.id) \
+     SELECT top, id FROM tree \
+     ORDER BY top, path || 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid LIMIT $2";
 const SCOPE: &str = "SELECT id FROM roundel_run WHERE parent_run = $1 AND parent_execution = $2 \
      AND parent_call = $3 AND number IS NOT NULL ORDER BY number";
 const HEARD: &str = "SELECT id FROM roundel_run WHERE publication = $1 LIMIT 1";
@@ -242,6 +249,36 @@ impl Loading<'_> {
             }
             self.runs(&runs.iter().copied().collect()).await?;
             before = Some(runs);
+        }
+    }
+
+    /// The same for several roots that have ended, and are locked: nothing comes under them any
+    /// more. If there are more than so many runs, only the trees that are whole.
+    pub(super) async fn subtrees(
+        &mut self,
+        roots: &[RunId],
+        limit: usize,
+    ) -> Result<BTreeMap<RunId, Vec<RunId>>, Trouble> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut before = None;
+        loop {
+            let ids: Vec<Id> = roots.iter().copied().map(Id::from).collect();
+            let rows = self.link.all(SUBTREES, values![ids, most]).await?;
+            let mut found: BTreeMap<RunId, Vec<RunId>> = BTreeMap::new();
+            for row in &rows {
+                let tree = found.entry(cells::run_id(row, 0)?).or_default();
+                tree.push(cells::run_id(row, 1)?);
+            }
+            if rows.len() >= limit {
+                found.pop_last();
+            }
+            // What is below a root may be under way again, to be undone, until it is locked.
+            if found.values().all(|tree| tree.len() == 1) || before.as_ref() == Some(&found) {
+                return Ok(found);
+            }
+            self.runs(&found.values().flatten().copied().collect())
+                .await?;
+            before = Some(found);
         }
     }
 

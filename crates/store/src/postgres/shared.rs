@@ -11,6 +11,7 @@ use sqlx::postgres::PgConnectOptions;
 use super::Options;
 use super::clock::ServerClock;
 use super::link::Beginnings;
+use super::vacuum::Removals;
 use super::values::Id;
 use crate::answers::Listeners;
 use crate::queue::{self, Item, Queue};
@@ -46,6 +47,7 @@ pub(super) struct Shared {
     pub(super) workers: Mutex<BTreeSet<WorkerId>>,
     /// Runs that were written beside the committer, since it last looked.
     pub(super) touched: Mutex<Vec<RunId>>,
+    pub(super) removals: Removals,
 }
 
 /// Runs that others are told of at once.

@@ -8,5 +8,6 @@ mod marks;
 mod moving;
 mod opening;
 mod processes;
+mod removals;
 mod sql;
 mod tools;

@@ -64,8 +64,8 @@ impl Committer {
             results: replies.map(|reply| Some(Ok(reply))).collect(),
             hints: decided.hints,
             runs: decided.changes.runs,
-            by: None,
             lone,
+            ..Came::default()
         };
         match written {
             Ok(written) => {

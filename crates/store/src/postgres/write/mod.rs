@@ -34,19 +34,18 @@ const WORKERS_PUT: &str = "INSERT INTO roundel_worker \
      ON CONFLICT (id) DO UPDATE SET name = excluded.name, started_at = excluded.started_at, \
      seen_at = excluded.seen_at, suspect = excluded.suspect, lanes = excluded.lanes";
 const WORKERS_DELETE: &str = "DELETE FROM roundel_worker WHERE id = ANY($1)";
-/// Everything under a run, and the run. That it waited for the end of others is left to them.
-const RUN_DELETE: [&str; 10] = [
-    "DELETE FROM roundel_latch WHERE run = ANY($1)",
-    "DELETE FROM roundel_publication WHERE by_run = ANY($1)",
-    "DELETE FROM roundel_journal WHERE run = ANY($1)",
-    "DELETE FROM roundel_mail WHERE run = ANY($1)",
-    "DELETE FROM roundel_wait WHERE run = ANY($1)",
-    "DELETE FROM roundel_watch WHERE watched = ANY($1)",
-    "DELETE FROM roundel_state WHERE run = ANY($1)",
-    "DELETE FROM roundel_key WHERE run = ANY($1)",
-    "DELETE FROM roundel_label WHERE run = ANY($1)",
-    "DELETE FROM roundel_run WHERE id = ANY($1)",
-];
+/// Everything under a run, and the run, in one flight. That it waited for the end of others is left
+/// to them.
+const RUN_DELETE: &str = "WITH latch AS (DELETE FROM roundel_latch WHERE run = ANY($1)), \
+     publication AS (DELETE FROM roundel_publication WHERE by_run = ANY($1)), \
+     journal AS (DELETE FROM roundel_journal WHERE run = ANY($1)), \
+     mail AS (DELETE FROM roundel_mail WHERE run = ANY($1)), \
+     wait AS (DELETE FROM roundel_wait WHERE run = ANY($1)), \
+     watch AS (DELETE FROM roundel_watch WHERE watched = ANY($1)), \
+     state AS (DELETE FROM roundel_state WHERE run = ANY($1)), \
+     key AS (DELETE FROM roundel_key WHERE run = ANY($1)), \
+     label AS (DELETE FROM roundel_label WHERE run = ANY($1)) \
+     DELETE FROM roundel_run WHERE id = ANY($1)";
 
 /// Is this the last that a transaction writes?
 #[derive(Clone, Copy)]
@@ -93,10 +92,8 @@ pub(super) async fn all(
         return rounds::all(link, written, (note, None)).await;
     }
     rounds::all(link, written, (None, None)).await?;
-    for sql in RUN_DELETE {
-        let runs: Vec<Id> = changes.deleted.iter().copied().map(Id::from).collect();
-        link.execute(sql, values![runs]).await?;
-    }
+    let runs: Vec<Id> = changes.deleted.iter().copied().map(Id::from).collect();
+    link.execute(RUN_DELETE, values![runs]).await?;
     rounds::all(link, (&[], &[]), (note, None)).await
 }
 
