@@ -1,8 +1,8 @@
 //! W2: a queue of small jobs. A job is a command; many senders send them one by one, each send
 //! answered when it is durable, while the engine works on a few at a time. Counted from the first
 //! send until the last job has ended. One job alone gives the latency. If asked for, queues with
-//! limits take turns with those without: as many at once, and a rate that is never reached; and so
-//! do queues whose handler takes many jobs in one call.
+//! limits that are never reached take turns with those without; and so do queues whose handler
+//! takes many jobs in one call.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ use crate::{Error, Raw};
 const JOB: Command<String, u64> = Command::named("bench-job");
 const LIMITED: Command<String, u64> = Command::named("bench-limited-job");
 const MANY: Command<String, u64> = Command::named("bench-many-jobs");
-/// In a second; more than any machine does.
-const RATE: u32 = 1_000_000;
+/// At once, and in a second; more than any machine does.
+const MOST: u32 = 1_000_000;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     let mut many = many(ground, plan).await?;
     workers.queue(plan, JOB).await?;
     if plan.limited {
-        workers.limit(plan).await?;
+        workers.limit().await?;
         workers.queue(plan, LIMITED).await?;
     }
     for _ in 0..plan.turns {
@@ -200,11 +200,10 @@ struct Workers {
 }
 
 impl Workers {
-    /// As many at once as there are without limits.
-    async fn limit(&self, plan: &Plan) -> Result<(), Error> {
-        let most = u32::try_from(plan.concurrency * plan.workers.max(1)).unwrap_or(u32::MAX);
-        let queue = self.engine.client().queue(LIMITED).concurrency(most);
-        queue.rate(RATE, Duration::from_secs(1)).set().await?;
+    /// Limits that are never reached.
+    async fn limit(&self) -> Result<(), Error> {
+        let queue = self.engine.client().queue(LIMITED).concurrency(MOST);
+        queue.rate(MOST, Duration::from_secs(1)).set().await?;
         Ok(())
     }
 

@@ -2,14 +2,15 @@
 //! that name, or the runs of that workflow.
 //!
 //! A permit is a run's own lease, marked as such in its row ([`Flow::Permit`]): what is counted is
-//! what is leased, so that none can be lost and none doubled. Permits are given by claims alone,
-//! which lock the queue's row first. That a queue has limits at all is known from its lanes
-//! ([`Lane::LIMITS`]), which everybody has in memory: other queues cost nothing.
+//! what is leased, so that none can be lost and none doubled. Permits are given by claims, which
+//! lock the queue's row first, and by starts while there is plenty. That a queue has limits at all
+//! is known from its lanes ([`Lane::LIMITS`]), which everybody has in memory: other queues cost
+//! nothing.
 
 use std::time::Duration;
 
 use crate::mutant::{self, Mutant};
-use crate::{Lane, LaneId, Name, Refusal, Rows, Timestamp, limits};
+use crate::{Lane, LaneId, Name, Refusal, Rows, Start, Timestamp, limits};
 
 /// How a run stands to the limits of its queue. Derived, as `ready_at` is.
 #[derive(
@@ -141,6 +142,19 @@ impl QueueRow {
         room.min(self.rate.map_or(u32::MAX, |rate| self.left(rate, now)))
     }
 
+    /// May one more begin, while so many are leased, and half of everything is left?
+    pub(crate) fn has_room_to_spare(&self, leased: u32, now: Timestamp) -> bool {
+        let spare = |free: u32, most: u32| u64::from(free.saturating_sub(1)) * 2 >= most.into();
+        let free = self.free(leased, now);
+        let rate = self.rate.map(|rate| (self.left(rate, now), rate.count));
+        let at_once = self.concurrency.map(|most| (free, most));
+        free > 0
+            && rate
+                .into_iter()
+                .chain(at_once)
+                .all(|(free, most)| spare(free, most))
+    }
+
     /// What is left of the rate.
     fn left(&self, rate: Rate, now: Timestamp) -> u32 {
         let used = self.spent(rate, now).0.saturating_sub(now.0);
@@ -255,6 +269,30 @@ impl Limit {
             micros,
         )?;
         Refusal::over("the number of a queue's rate", micros, rate.count as usize)
+    }
+}
+
+impl Start {
+    /// The queue that it is sent to, if that has limits.
+    pub(crate) fn queue_with_limits(&self, rows: &Rows) -> Option<QueueId> {
+        let limited = rows.has_limits() && self.has_limits(rows.lanes());
+        limited.then(|| QueueId {
+            namespace: self.namespace.clone(),
+            queue: self.workflow.clone(),
+        })
+    }
+
+    /// Has the queue that it is sent to limits, if these are all lanes?
+    #[must_use]
+    pub fn has_limits(&self, lanes: &[Lane]) -> bool {
+        let its = |lane: &Lane| lane.workflow == self.workflow && lane.namespace == self.namespace;
+        let mut lanes = lanes.iter();
+        lanes.any(|lane| lane.version == Lane::LIMITS && its(lane))
+    }
+
+    /// Does it ask for a permit of its own? What is on somebody's behalf waits for its turn.
+    pub(crate) fn takes_permit(&self) -> bool {
+        self.claimant.is_some() && self.flow_key.is_none() && self.parent.is_none()
     }
 }
 

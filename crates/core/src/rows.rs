@@ -139,7 +139,7 @@ pub struct Rows {
     pub found: Vec<RunId>,
     /// When the next run of those lanes is due, as a search found it.
     pub found_next: Option<Timestamp>,
-    /// How many runs of a queue are leased under its limits, by flow key, as a search found it.
+    /// How many runs of a queue are leased under its limits, by flow key.
     pub permits: BTreeMap<QueueId, BTreeMap<Option<Name>, u32>>,
     /// In lanes with more flow keys than one search looks at, the last that it looked at.
     pub looked_at: BTreeMap<LaneId, Name>,
@@ -251,6 +251,7 @@ impl Rows {
         self.latches.clear();
         self.audit.clear();
         self.queues.clear();
+        self.permits.clear();
         self.facts.clear();
         self.streams.clear();
         self.projections.clear();

@@ -249,7 +249,7 @@ impl EngineBuilder {
         self
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Config) -> Result<(), Error>) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Config) -> Result<(), Error>) -> Self {
         self.config = self
             .config
             .and_then(|mut config| change(&mut config).map(|()| config));
@@ -301,17 +301,6 @@ impl EngineBuilder {
     pub fn concurrency(self, runs: usize) -> Self {
         self.with(|config| {
             config.max_live = runs.max(1);
-            Ok(())
-        })
-    }
-
-    /// How many more runs than are worked on may be in hand: leased, begun, and in line until one
-    /// of those that are worked on is done. Unless said, as many as get done in the time of a
-    /// commit; so none where work takes longer than that. What has stood in line for a second is
-    /// given back, for another process to take.
-    pub fn in_hand(self, more: usize) -> Self {
-        self.with(|config| {
-            config.in_hand = Some(more);
             Ok(())
         })
     }

@@ -11,16 +11,16 @@ use crate::world::{NAMESPACE, World};
 /// The keys that runs of a schedule have.
 static KEYS: [Name; 2] = [Name::constant("ada"), Name::constant("bob")];
 
-/// How many permits queues had given before a claim, all in all and by key.
+/// How many permits queues had given before an operation, all in all and by key.
 #[derive(Debug, Default)]
 pub(crate) struct Permits(Vec<(QueueId, Held)>);
 
 type Held = BTreeMap<Option<Name>, usize>;
 
 impl Permits {
-    /// Nothing but a claim gives any.
+    /// Nothing but a claim or a start gives any.
     pub(crate) fn of(op: &Op, rows: &Rows) -> Permits {
-        let Op::Claim(_) = op else {
+        let (Op::Claim(_) | Op::Start(_)) = op else {
             return Permits::default();
         };
         let queues = rows.queues.iter().map(|(queue, _)| queue);
@@ -97,7 +97,7 @@ impl World<'_> {
         Some(KEYS[usize::from(self.random.once_in(4))].clone())
     }
 
-    /// A claim has given no more permits than there were.
+    /// An operation has given no more permits than there were.
     pub(crate) fn permits_given(&mut self, before: &Permits) {
         for (queue, before) in &before.0 {
             let rows = self.model.rows();

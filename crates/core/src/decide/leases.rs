@@ -81,7 +81,6 @@ pub(super) fn claim(claim: &Claim, rows: &mut Rows, now: Timestamp) -> Result<Re
         );
         permits.give(rows, id, before);
     }
-    rows.permits.clear();
     let opens = permits.close(rows, now);
     next = next.into_iter().chain(opens).min();
     Ok(Reply::Claimed {
@@ -118,7 +117,7 @@ fn free_slot(rows: &mut Rows, worker: WorkerId, now: Timestamp) -> bool {
 fn expire(rows: &mut Rows, id: RunId, now: Timestamp) -> bool {
     let row = rows.run_mut(id).expect("found");
     let owner = row.owner.expect("an expired lease has an owner");
-    let held = (row.lane, row.flow);
+    let held = queues::held(row);
     row.end_lease();
     let again = std::mem::replace(&mut row.suspect, true);
     row.holder = None;
@@ -189,7 +188,9 @@ pub(super) fn renew(renew: &Renew, rows: &mut Rows, now: Timestamp) -> Vec<Renew
         if counts && row.flow == Flow::Free {
             // Its queue has got limits since it was leased.
             row.flow = Flow::Permit;
+            queues::counts(rows, *run);
         }
+        let row = rows.run_mut(*run).expect("found");
         row.lease_until = row.lease_until.max(Some(until));
         let (cancel, matched) = (row.cancel == CancelMark::Requested, row.matched);
         let (changed_at, fence) = (row.changed_at, row.fence());
@@ -217,7 +218,7 @@ pub(super) fn release(release: &Release, rows: &mut Rows, now: Timestamp) -> usi
         if row.owner != Some(release.worker) {
             continue;
         }
-        let held = (row.lane, row.flow);
+        let held = queues::held(row);
         let row = rows.run_mut(*id).expect("found");
         row.end_lease();
         row.holder = None;

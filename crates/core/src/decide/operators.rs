@@ -50,7 +50,7 @@ pub(super) fn keep(rows: &mut Rows, id: RunId, now: Timestamp) {
         end_unbegun(rows, id, now);
         return;
     }
-    let (held, owner) = ((row.lane, row.flow), row.has_it());
+    let (held, owner) = (queues::held(row), row.has_it());
     if let Some(owner) = owner {
         rows.hints.push(Hint::Cancel(id, owner));
     }
@@ -108,7 +108,7 @@ pub(super) fn end_unbegun(rows: &mut Rows, id: RunId, now: Timestamp) {
 /// Ends a run that nobody has.
 pub(super) fn end_by_hand(rows: &mut Rows, id: RunId, end: (RunState, &Outcome), now: Timestamp) {
     let row = rows.run_mut(id).expect("found");
-    let held = (row.lane, row.flow);
+    let held = queues::held(row);
     if row.owner.is_some() {
         row.end_lease();
     }
@@ -313,7 +313,7 @@ pub(super) fn delete(delete: &Delete, rows: &mut Rows, now: Timestamp) -> Result
     for id in tree {
         ends::close_waits(rows, *id, NOBODY, now);
         let row = rows.run(*id).expect("found");
-        let (state, held) = (row.state, (row.lane, row.flow));
+        let (state, held) = (row.state, queues::held(row));
         let parent = row
             .parent
             .filter(|_| *id == run)

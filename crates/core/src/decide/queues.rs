@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::mutant::{self, Mutant};
 use crate::{
-    Flow, Hint, LaneId, Limit, Name, QueueId, QueueRow, Refusal, Rows, RunId, RunRow, Timestamp,
-    limits,
+    Flow, Hint, LaneId, Limit, Name, QueueId, QueueRow, Refusal, Rows, RunId, RunRow, Start,
+    Timestamp, limits,
 };
 
 /// Changes the limits of a queue. What is leased goes on.
@@ -34,14 +34,76 @@ fn tell_of_room(rows: &mut Rows, queue: &QueueId, now: Timestamp) {
     rows.hints.extend(hints);
 }
 
+/// A lease that counts: in which lane, and for which flow key.
+pub(super) type Held = Option<(LaneId, Option<Name>)>;
+
+/// What a run holds as it is.
+pub(super) fn held(row: &RunRow) -> Held {
+    let counts = row.flow == Flow::Permit;
+    counts.then(|| (row.lane, row.flow_key.clone()))
+}
+
 /// A lease that counted is over, if it was one: another may begin.
-pub(super) fn give_back(rows: &mut Rows, (lane, flow): (LaneId, Flow), now: Timestamp) {
-    if flow != Flow::Permit {
+pub(super) fn give_back(rows: &mut Rows, held: Held, now: Timestamp) {
+    let Some((lane, key)) = held else { return };
+    let Some(queue) = rows.limited(lane) else {
         return;
+    };
+    if let Some(given) = rows.permits.get_mut(&queue) {
+        let count = given.entry(key).or_default();
+        *count = count.saturating_sub(1);
     }
+    tell_of_room(rows, &queue, now);
+}
+
+/// One more is leased under the limits of its queue, whose permits are loaded.
+fn count(rows: &mut Rows, queue: &QueueId, key: Option<Name>) {
+    if let Some(given) = rows.permits.get_mut(queue) {
+        *given.entry(key).or_default() += 1;
+    }
+}
+
+/// A run that is leased counts from now on.
+pub(super) fn counts(rows: &mut Rows, run: RunId) {
+    let row = rows.run(run).expect("found");
+    let (lane, key) = (row.lane, row.flow_key.clone());
     if let Some(queue) = rows.limited(lane) {
-        tell_of_room(rows, &queue, now);
+        count(rows, &queue, key);
     }
+}
+
+/// May what is started be leased in the same commit? Then its permit is given. Half of what the
+/// limits allow is left to claims, so that whatever comes does not overtake what waits for ever.
+pub(super) fn admit(start: &Start, rows: &mut Rows, now: Timestamp) -> Admission {
+    let Some(queue) = start.queue_with_limits(rows) else {
+        return Admission::Free;
+    };
+    // A store that could not have the queue's row has not counted them.
+    let held = rows.permits.get(&queue);
+    let Some(held) = held.filter(|_| start.takes_permit()) else {
+        return Admission::Waits;
+    };
+    let mut row = rows.limits_of(&queue).clone();
+    if !row.has_room_to_spare(held.values().sum(), now) {
+        return Admission::Waits;
+    }
+    row.spend(1, now);
+    if row != *rows.limits_of(&queue) {
+        rows.queues.put(queue.clone(), row);
+    }
+    count(rows, &queue, None);
+    Admission::Permit
+}
+
+/// How what is started stands to the limits of its queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It has none.
+    Free,
+    /// It has been given a permit.
+    Permit,
+    /// Claims begin it.
+    Waits,
 }
 
 /// The permits that one claim may give.
@@ -174,7 +236,14 @@ impl Permits {
         } else {
             room.instead = true;
         }
-        rows.run_mut(id).expect("just leased").flow = flow;
+        let queue = room.queue.clone();
+        let row = rows.run_mut(id).expect("just leased");
+        row.flow = flow;
+        if flow == Flow::Permit {
+            // One whose lease had ended by time has given it back before.
+            let key = row.flow_key.clone();
+            count(rows, &queue, key);
+        }
     }
 
     /// What was given is used up. Returns when it is to be asked again: when the first of them

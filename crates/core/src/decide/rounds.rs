@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn commit(round: &Round, rows: &mut Rows, now: Timestamp) -> Result<Committed, Refusal> {
     let state = checks::round(round, rows, now)?;
     let row = rows.run(round.run).expect("checked");
-    let held = (row.lane, row.flow);
+    let held = queues::held(row);
     let facts = facts::of_round(round, rows, now)?;
     append(round, rows, now);
     facts.carry_out(rows, now);

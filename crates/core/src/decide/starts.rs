@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use super::batches::{self, Together};
 use super::operators::NOBODY;
+use super::queues::{self, Admission};
 use super::wakes::grant;
 use super::{rounds, run_key, signals, undos};
 use crate::message::digest;
 use crate::mutant::{self, Mutant};
 use crate::{
-    CancelMark, Deadlines, Entry, Hint, JournalRow, KeyRow, Lane, LaneId, Name, QueueId, Refusal,
-    Rows, RunId, RunRow, RunState, Signal, Start, Started, Target, Timestamp, Told, UndoMark,
-    encode_entries, limits,
+    CancelMark, Deadlines, Entry, Flow, Hint, JournalRow, KeyRow, Lane, LaneId, Name, QueueId,
+    Refusal, Rows, RunId, RunRow, RunState, Signal, Start, Started, Target, Timestamp, Told,
+    UndoMark, encode_entries, limits,
 };
 
 /// Starts a run, or finds the one that has the key or the id.
@@ -46,12 +47,14 @@ pub(super) fn start(start: &Start, rows: &mut Rows, now: Timestamp) -> Result<St
         return Ok(alone(start.run, true));
     }
     let due = start.begins_at(now).is_none_or(|at| at <= now);
-    let lane = rows.run(start.run).expect("just made").lane;
-    // Permits are given by claims alone.
-    let takes = due && !rows.is_limited(lane);
-    let claimant = start.claimant.filter(|_| takes);
+    let claimant = start.claimant.filter(|_| due);
+    let admission = claimant.map(|_| queues::admit(start, rows, now));
+    let claimant = claimant.filter(|_| admission != Some(Admission::Waits));
     if let Some(claimant) = claimant {
         grant(rows, start.run, claimant, now);
+        if admission == Some(Admission::Permit) {
+            rows.run_mut(start.run).expect("just made").flow = Flow::Permit;
+        }
     } else {
         let row = rows.run(start.run).expect("just made");
         let (lane, at) = (row.lane, row.ready_at.unwrap_or(now));
@@ -322,7 +325,7 @@ fn fresh(start: &Start, lane: LaneId, now: Timestamp) -> RunRow {
         publication: None,
         undo: UndoMark::Nothing,
         deadlines: start.deadlines,
-        flow: crate::Flow::Free,
+        flow: Flow::Free,
         flow_key: start.flow_key.clone(),
         key: start.key.clone(),
         created_at: now,

@@ -2,7 +2,7 @@
 
 use super::{Need, Stage};
 use crate::mutant::{self, Mutant};
-use crate::{Claim, LaneId, Name, QueueId, Rows, RunId, WorkerId, limits};
+use crate::{Claim, LaneId, Name, QueueId, Rows, RunId, Start, WorkerId, limits};
 
 pub(super) fn of_register(worker: WorkerId, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
     match stage {
@@ -71,6 +71,15 @@ pub(super) fn of_claim(claim: &Claim, rows: &Rows, stage: Stage, out: &mut Vec<N
                 out.push(Need::Inbox(run.id));
             }
         }
+    }
+}
+
+/// Whoever would take what it starts may need a permit for it.
+pub(super) fn of_permit(start: &Start, rows: &Rows, out: &mut Vec<Need>) {
+    let queue = start.queue_with_limits(rows);
+    if let Some(queue) = queue.filter(|_| start.takes_permit()) {
+        out.push(Need::Queue(queue.clone()));
+        out.push(Need::Permits(queue));
     }
 }
 

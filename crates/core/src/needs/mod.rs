@@ -13,7 +13,7 @@ use facts::{of_declared, of_follow, of_record};
 use gates::{Gates, gate_of, gate_of_signal, of_gates};
 use incoming::{of_receive, of_record_and_queues};
 pub use leases::{Due, Keyed};
-use leases::{of_claim, of_leases, of_register};
+use leases::{of_claim, of_leases, of_permit, of_register};
 use leftovers::{of_leftovers, of_redirect};
 use scopes::{
     batch_of, of_batch, of_complete, of_delete, of_join, of_latch, of_mark, of_publish, of_scope,
@@ -73,7 +73,8 @@ pub enum Need {
     Due(Due),
     /// The limits of a queue. Whoever has them is the only one who gives permits.
     Queue(QueueId),
-    /// How many runs of a queue have a permit, by flow key, into `permits`.
+    /// How many runs of a queue have a permit, by flow key, into `permits`, where operations keep
+    /// the number right.
     Permits(QueueId),
     /// The run and all below it, `limit` of them, into `found`: whoever has a parent there comes
     /// before it, so that the first of them can go without leaving orphans. Brothers by id.
@@ -260,7 +261,8 @@ fn of_start(start: &Start, rows: &Rows, stage: Stage, out: &mut Vec<Need>) {
         Stage::Keys => out.extend(start.dedupe_key().map(Need::Key)),
         Stage::Runs => out.extend(start.last_alike(rows).map(Need::Run)),
         Stage::Rest => out.extend(start.last_alike(rows).map(Need::Inbox)),
-        Stage::Gates | Stage::Found => {}
+        Stage::Gates => of_permit(start, rows, out),
+        Stage::Found => {}
     }
     if let Some(signal) = &start.signal {
         let has_key = key.and_then(|key| target_run(rows, &start.namespace, &key));

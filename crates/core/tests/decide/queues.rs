@@ -56,7 +56,58 @@ fn co_30_no_more_are_leased_than_the_limit_whoever_claims() {
 }
 
 #[test]
-fn co_30_whoever_starts_or_wakes_a_run_takes_no_permit() {
+fn co_30_whoever_starts_takes_a_permit_while_half_of_them_are_left() {
+    let mut world = World::new();
+    at_once(&mut world, 4);
+    let runs = [world.owned(A), world.owned(A), world.owned(A)];
+    let leased = runs.map(|run| world.run(run).owner.is_some());
+    assert_eq!(leased, [true, true, false]);
+    let flows = runs.map(|run| world.run(run).flow);
+    assert_eq!(flows, [Flow::Permit, Flow::Permit, Flow::Free]);
+    let waits = world.start();
+    assert_eq!(world.claimed_ids(B, 9), [runs[2], waits]);
+    assert_eq!(permits(&world), 4);
+    world.end(runs[0]);
+    world.end(runs[1]);
+    let late = world.owned(A);
+    assert_eq!(world.run(late).owner, None, "two of four are held");
+}
+
+#[test]
+fn co_30_whoever_starts_spends_the_rate_and_leaves_half_of_it() {
+    let mut world = World::new();
+    let per = Duration::from_secs(1);
+    set(&mut world, |limit| {
+        limit.rate = Some(Some(Rate { count: 4, per }));
+    });
+    let runs = [world.owned(A), world.owned(A), world.owned(A)];
+    let leased = runs.map(|run| world.run(run).owner.is_some());
+    assert_eq!(leased, [true, true, false]);
+    let waits = [world.start(), world.start()];
+    assert_eq!(world.claimed_ids(B, 9), [runs[2], waits[0]]);
+    world.pass(per / 4);
+    assert_eq!(world.claimed_ids(B, 9), [waits[1]]);
+    set(&mut world, |limit| limit.paused = Some(true));
+    world.pass(per);
+    let paused = world.owned(A);
+    assert_eq!(world.run(paused).owner, None);
+}
+
+#[test]
+fn co_30_what_is_on_somebodys_behalf_waits_for_its_turn() {
+    let mut world = World::new();
+    at_once(&mut world, 9);
+    let start = Start {
+        flow_key: Some(Name::constant("ada")),
+        claimant: Some(claimant(A)),
+        ..world.starting()
+    };
+    let run = world.started(start).run;
+    assert_eq!((world.run(run).owner, permits(&world)), (None, 0));
+}
+
+#[test]
+fn co_30_whoever_starts_or_wakes_a_run_takes_no_last_permit() {
     let mut world = World::new();
     at_once(&mut world, 1);
     let started = world.owned(A);

@@ -428,7 +428,7 @@ impl Worker {
         let _ = answer.send(Ok(started));
         if !new || !mine {
             if new {
-                self.begins_by_claims(lane.workflow);
+                self.limited.leave_to_claims(lane.workflow);
             }
             drop(live);
             self.forget(run);

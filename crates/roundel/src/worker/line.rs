@@ -6,9 +6,9 @@
 //! little while that those before them take, and end in one commit.
 //!
 //! Whoever has stood in line for long is given back, since another process may have room: nobody
-//! knows beforehand that work becomes long. Nobody else joins the line then until something has been
-//! done, or the same would be back at once. What comes by a message, not by a claim, does not stand
-//! in line: it may be what another waits for.
+//! knows beforehand that work becomes long. Nobody joins the line then until something is done,
+//! or the same would be back at once. What comes by a message, not by a claim, does not stand in
+//! line: it may be what another waits for.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Worker;
+use crate::EngineBuilder;
 
 /// How many more than are worked on may be in hand: what fills a batch, with those that end.
 const MOST: u64 = 512;
@@ -143,6 +144,19 @@ impl Drop for AtWork<'_> {
         line.work.note(self.since.elapsed());
         line.stuck.store(false, Ordering::Relaxed);
         line.leave(self.worker.config.max_live);
+    }
+}
+
+impl EngineBuilder {
+    /// How many more runs than are worked on may be in hand: leased, begun, and in line until one
+    /// of those that are worked on is done. Unless said, as many as get done in the time of a
+    /// commit; so none where work takes longer than that. What has stood in line for a second is
+    /// given back, for another process to take.
+    pub fn in_hand(self, more: usize) -> Self {
+        self.with(|config| {
+            config.in_hand = Some(more);
+            Ok(())
+        })
     }
 }
 

@@ -7,6 +7,7 @@ mod cache;
 mod claims;
 mod drive;
 mod ear;
+mod limited;
 mod line;
 mod load;
 mod reads;
@@ -14,7 +15,7 @@ mod remote;
 mod renew;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Wake;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use roundel_core::{
     Timestamp, WorkerId,
 };
 use roundel_store::Store;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
 use crate::cx::NamedUndos;
@@ -37,6 +38,7 @@ use crate::rests::Rests;
 use births::Births;
 use cache::Cache;
 pub(crate) use ear::{Ear, Idlers};
+use limited::Limited;
 use line::{Entry, Line};
 pub(crate) use reads::scope_runs;
 pub(crate) use remote::Brought;
@@ -79,8 +81,7 @@ pub(crate) struct Worker {
     ports: Mutex<FxHashMap<RunId, Arc<Port>>>,
     cache: Mutex<Cache>,
     births: Mutex<Births>,
-    /// Workflows whose runs only claims may begin, since their queues have limits.
-    limited: RwLock<FxHashSet<Name>>,
+    limited: Limited,
     /// Runs whose last round is on its way: each will make room for another.
     leaving: AtomicUsize,
     line: Line,
@@ -180,7 +181,7 @@ impl Worker {
             id: crate::ids::new_worker(),
             cache: Mutex::new(Cache::new(config.cached_runs, counters.clone())),
             births: Mutex::default(),
-            limited: RwLock::default(),
+            limited: Limited::default(),
             leaving: AtomicUsize::new(0),
             line: Line::default(),
             config,
@@ -361,18 +362,9 @@ impl Worker {
         Some(port)
     }
 
-    /// May runs of this workflow begin here at once, as far as is known?
+    /// May a run of this workflow begin here at once, as far as is known?
     pub(crate) fn may_begin_here(&self, workflow: &Name) -> bool {
-        let limited = self.limited.read().unwrap_or_else(PoisonError::into_inner);
-        !limited.contains(workflow)
-    }
-
-    /// A run that could have begun here was not leased. That a queue has limits is for good.
-    fn begins_by_claims(&self, workflow: Name) {
-        let limited = self.limited.write();
-        limited
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(workflow);
+        !self.limited.is_left_to_claims(workflow)
     }
 
     /// How a run is reached that is leased by this worker.

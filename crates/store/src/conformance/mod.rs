@@ -91,6 +91,7 @@ macro_rules! conformance {
             queues {
                 co_30_no_more_are_leased_than_the_limit_whoever_claims
                 co_30_claims_of_one_batch_share_what_is_free
+                co_30_starts_and_claims_of_one_batch_share_what_is_free
                 co_30_k7_a_lost_lease_keeps_its_permit_and_takes_no_second
                 co_30_what_a_queue_holds_back_hides_no_other
                 co_30_what_is_held_back_does_not_stand_for_what_is_left

@@ -9,7 +9,7 @@ use roundel_core::{
 
 use super::Make;
 use super::desk::Desk;
-use super::words::{A, B, LEASE, NS, lane, opening, suspending, value};
+use super::words::{A, B, LEASE, NS, claimant, ending, lane, opening, suspending, value};
 use crate::{Answer, Query, QueueView};
 
 fn queue() -> QueueId {
@@ -75,6 +75,50 @@ pub fn co_30_claims_of_one_batch_share_what_is_free(make: &Make) {
     }
     assert_eq!(got, runs[..3]);
     assert_eq!(look(&desk).1, 3);
+}
+
+pub fn co_30_starts_and_claims_of_one_batch_share_what_is_free(make: &Make) {
+    let mut desk = Desk::new(make);
+    at_once(&desk, 6);
+    let begins = |desk: &mut Desk| {
+        let start = Start {
+            claimant: Some(claimant(A)),
+            ..desk.starting()
+        };
+        (start.run, Op::Start(start))
+    };
+    // Half of them is left to claims.
+    let (runs, starts): (Vec<RunId>, Vec<Op>) = (0..5).map(|_| begins(&mut desk)).unzip();
+    let claim = Op::Claim(Claim {
+        worker: B,
+        lanes: vec![roundel_core::LaneId(1)],
+        limit: 9,
+        lease: LEASE,
+    });
+    desk.batch(starts)
+        .into_iter()
+        .for_each(|reply| drop(reply.expect("it is started")));
+    let flows = |desk: &Desk| {
+        runs.iter()
+            .map(|run| desk.run(*run).flow)
+            .collect::<Vec<_>>()
+    };
+    let (free, permit) = (Flow::Free, Flow::Permit);
+    assert_eq!(flows(&desk), [permit, permit, permit, free, free]);
+    // What ends makes room, for a start behind it in the batch and for a claim behind that.
+    let end = |desk: &Desk, run| Op::Commit(ending(desk.round(run), RunState::Completed));
+    let ((sixth, start), (seventh, too_much)) = (begins(&mut desk), begins(&mut desk));
+    let batch = vec![end(&desk, runs[0]), start, too_much, claim.clone()];
+    let replies = desk.batch(batch);
+    let claimed = match &replies[3] {
+        Ok(Reply::Claimed { runs, .. }) => runs.iter().map(|run| run.run).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(claimed, [runs[3], runs[4], seventh]);
+    assert_eq!((desk.run(sixth).flow, look(&desk).1), (permit, 6));
+    let (eighth, start) = begins(&mut desk);
+    desk.batch(vec![end(&desk, runs[1]), end(&desk, sixth), start, claim]);
+    assert_eq!((desk.run(eighth).owner, look(&desk).1), (Some(B), 5));
 }
 
 pub fn co_30_k7_a_lost_lease_keeps_its_permit_and_takes_no_second(make: &Make) {

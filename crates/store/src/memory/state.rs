@@ -196,10 +196,12 @@ impl Tables {
     fn search(&mut self, op: &Op, now: Timestamp) {
         let op = op.asked();
         let stage = match op {
+            Op::Start(_) => {
+                self.count_permits(op, now);
+                return;
+            }
             Op::Claim(claim) => {
-                if self.rows.has_limits() {
-                    self.count_permits(op, now);
-                }
+                self.count_permits(op, now);
                 let asked = Asked::of(claim, &self.rows);
                 let due = self.index.due(&asked, now);
                 (self.rows.found, self.rows.found_next) = (due.runs, due.next);
@@ -240,8 +242,12 @@ impl Tables {
         }
     }
 
-    /// How many permits the queues have given that a claim asks.
+    /// How many permits the queues have given that a claim or a start asks.
     fn count_permits(&mut self, op: &Op, now: Timestamp) {
+        if !self.rows.has_limits() {
+            return;
+        }
+        self.rows.permits.clear();
         let mut wanted = Vec::new();
         self.rows.searched_at = now;
         needs(op, &self.rows, Stage::Gates, &mut wanted);

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    DocumentId, Hint, Lane, LaneId, Name, Need, Op, PublicationId, QueueId, Reply, Rows, RunChange,
-    RunId, Stage, Tail, Timestamp, WorkerId, decide, limits, needs,
+    DocumentId, Hint, Lane, LaneId, Name, Need, Op, PublicationId, Reply, Rows, RunChange, RunId,
+    Stage, Tail, Timestamp, WorkerId, decide, limits, needs,
 };
 
 use super::clock::ServerClock;
@@ -31,7 +31,7 @@ use super::values::{Id, Xid};
 use super::write::{self, Turn};
 use crate::cells::Cells;
 use crate::turns::Turns;
-use crate::{Clock, Error, Permits};
+use crate::{Clock, Error};
 
 /// The time, and how many lanes there are.
 const LOOK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, \
@@ -65,7 +65,6 @@ struct Searched {
     open: Vec<PublicationId>,
     unseen: Vec<WorkerId>,
     scopes: BTreeMap<(RunId, u32, u32), Vec<RunId>>,
-    permits: BTreeMap<QueueId, Permits>,
     tail: Arc<Tail>,
     swept: Vec<DocumentId>,
 }
@@ -306,10 +305,6 @@ impl Batch<'_> {
     async fn search(&mut self, op: &Op, need: Need, to: &mut Searched) -> Result<(), Trouble> {
         let now = self.now;
         match need {
-            Need::Permits(queue) => {
-                let held = self.loading().permits(&queue).await?;
-                to.permits.insert(queue, held);
-            }
             Need::Due(due) => {
                 let turns = &mut self.session.turns;
                 let lanes: Vec<LaneId> = due.lanes.iter().map(|(lane, _)| *lane).collect();
@@ -371,7 +366,6 @@ impl Batch<'_> {
         self.rows.open_publications.clone_from(&searched.open);
         self.rows.unseen.clone_from(&searched.unseen);
         self.rows.scopes.clone_from(&searched.scopes);
-        self.rows.permits.clone_from(&searched.permits);
         self.rows.tail.clone_from(&searched.tail);
         self.rows.swept.clone_from(&searched.swept);
         self.rows.looked_at.clone_from(&searched.found.looked_at);
@@ -384,7 +378,6 @@ impl Batch<'_> {
         self.rows.open_publications.clear();
         self.rows.unseen.clear();
         self.rows.scopes.clear();
-        self.rows.permits.clear();
         self.rows.tail = Arc::default();
         self.rows.swept.clear();
         self.rows.looked_at.clear();
@@ -399,6 +392,10 @@ impl Batch<'_> {
             needs(op, &self.rows, stage, &mut all);
             for need in &all[from..] {
                 if self.known.missed.has(need) || searched.found.missed {
+                    // Without a permit it waits to be claimed.
+                    if is_permit_of_start(op, need) {
+                        continue;
+                    }
                     ready = Ready::Missed;
                 }
                 let tree = matches!(need, Need::Subtree(..)) && self.patience == Patience::Skip;
@@ -489,6 +486,12 @@ impl Batch<'_> {
         self.came.runs.append(&mut changes.runs);
         Ok(())
     }
+}
+
+/// Is it about whether what is started is leased at once? It is started in any case.
+fn is_permit_of_start(op: &Op, need: &Need) -> bool {
+    let about = matches!(need, Need::Queue(_) | Need::Permits(_));
+    about && matches!(op.asked(), Op::Start(_))
 }
 
 /// Can an operation be decided?

@@ -74,8 +74,14 @@ impl Kept {
         self.runs.contains_key(&run)
     }
 
-    /// May an operation well be one that is decided here?
-    pub(super) fn is_likely(&self, op: &Op) -> bool {
+    /// May an operation well be one that is decided here? A start that asks for a permit is not.
+    pub(super) fn is_likely(&self, op: &Op, lanes: &[Lane]) -> bool {
+        if let Op::Start(start) = op
+            && start.claimant.is_some()
+            && start.has_limits(lanes)
+        {
+            return false;
+        }
         own_run(op).is_some_and(|(run, is_new)| is_new != self.runs.contains_key(&run))
     }
 

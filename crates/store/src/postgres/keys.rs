@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use roundel_core::{Keyed, LaneId, Name, QueueId, RunId, Timestamp, limits};
+use roundel_core::{Keyed, LaneId, Name, Need, QueueId, RunId, Timestamp, limits};
 
 use super::link::values;
 use super::load::Loading;
@@ -70,11 +70,19 @@ struct OfKey {
 }
 
 impl Loading<'_> {
-    /// How many permits a queue has given, whose limits are locked.
-    pub(super) async fn permits(&mut self, queue: &QueueId) -> Result<Permits, Trouble> {
-        let lanes: Vec<i32> = self.rows.lanes_of(queue).map(lane_number).collect();
-        let rows = self.link.all(PERMITS, values![lanes]).await?;
-        Ok(rows.iter().map(cells::permits).collect::<Result<_, _>>()?)
+    /// How many permits queues have given, whose limits are locked.
+    pub(super) async fn permits(&mut self, queues: BTreeSet<QueueId>) -> Result<(), Trouble> {
+        for queue in queues {
+            if self.known.missed.queues.contains(&queue) {
+                continue;
+            }
+            let lanes: Vec<i32> = self.rows.lanes_of(&queue).map(lane_number).collect();
+            let rows = self.link.all(PERMITS, values![lanes]).await?;
+            let held: Permits = rows.iter().map(cells::permits).collect::<Result<_, _>>()?;
+            self.rows.permits.insert(queue.clone(), held);
+            self.known.whole.insert(Need::Permits(queue));
+        }
+        Ok(())
     }
 
     /// What is due, as `Keyed` says, but for those that others have.

@@ -152,7 +152,6 @@ pub(super) fn is_search(need: &Need) -> bool {
             | Need::Subtree(..)
             | Need::OpenPublications(..)
             | Need::Heard(_)
-            | Need::Permits(_)
             | Need::Tail(..)
             | Need::Sweep(..)
             | Need::Scope(..)
@@ -180,9 +179,11 @@ impl Known {
             Need::Document(id) => rows.documents.is_loaded(id),
             Need::Waits(run, _) => self.all_waits.contains(run) || self.whole.contains(need),
             Need::Letter(id) => rows.mail.is_loaded(id),
-            Need::Unread(_) | Need::Inbox(_) | Need::Watchers(_) | Need::Audit(_) => {
-                self.whole.contains(need)
-            }
+            Need::Unread(_)
+            | Need::Inbox(_)
+            | Need::Watchers(_)
+            | Need::Audit(_)
+            | Need::Permits(_) => self.whole.contains(need),
             Need::Subscribers(namespace, topic) => {
                 let held = self.topics.get(&(namespace.clone(), topic.clone()));
                 self.whole.contains(need) && held.is_some_and(|hold| *hold >= hold_of(op))
@@ -200,7 +201,6 @@ impl Known {
             | Need::Subtree(..)
             | Need::OpenPublications(..)
             | Need::Heard(_)
-            | Need::Permits(_)
             | Need::Tail(..)
             | Need::Sweep(..)
             | Need::Scope(..) => false,

@@ -39,6 +39,7 @@ pub(super) struct Wanted {
     watchers: BTreeSet<RunId>,
     audits: BTreeSet<Name>,
     queues: BTreeSet<QueueId>,
+    permits: BTreeSet<QueueId>,
     locks: BTreeSet<LockId>,
     facts: BTreeSet<FactId>,
     streams: BTreeSet<StreamId>,
@@ -66,6 +67,7 @@ impl Wanted {
             Need::Publication(id) => drop(self.publications.insert(id)),
             Need::Latch(id) => drop(self.latches.insert(id)),
             Need::Queue(id) => drop(self.queues.insert(id)),
+            Need::Permits(id) => drop(self.permits.insert(id)),
             Need::Lock(lock) => drop(self.locks.insert(lock)),
             Need::Fact(id) => drop(self.facts.insert(id)),
             Need::Stream(id) => drop(self.streams.insert(id)),
@@ -104,7 +106,6 @@ impl Wanted {
             | Need::Subtree(..)
             | Need::OpenPublications(..)
             | Need::Heard(_)
-            | Need::Permits(_)
             | Need::Tail(..)
             | Need::Sweep(..)
             | Need::Scope(..) => {
@@ -131,6 +132,7 @@ impl Loading<'_> {
         self.audits(wanted.audits).await?;
         self.publications(&wanted.publications).await?;
         self.queues(&wanted.queues).await?;
+        self.permits(wanted.permits).await?;
         self.gates(&wanted.gates).await?;
         self.runs(&wanted.runs).await?;
         self.workers(&wanted.workers).await?;
@@ -160,6 +162,10 @@ impl Loading<'_> {
         let rows = self.link.all(LANES, values![]).await?;
         let lanes = rows.iter().map(|row| cells::lane(row, 0));
         self.rows.load_lanes(lanes.collect::<Result<_, _>>()?);
+        // What was given in a lane that is new here was not counted.
+        self.rows.permits.clear();
+        let is_count = |need: &Need| matches!(need, Need::Permits(_));
+        self.known.whole.retain(|need| !is_count(need));
         Ok(())
     }
 }

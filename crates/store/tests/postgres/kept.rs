@@ -1,12 +1,17 @@
 //! Rounds that are decided over rows that a process keeps: whatever others wrote is noticed.
 
+use std::sync::{Arc, Mutex, mpsc};
+
 use roundel_core::{
-    Lane, Name, Op, Payload, Policy, Register, Reply, RunId, Signal, Start, Target,
+    Claimant, Flow, Lane, Limit, Name, Op, Payload, Policy, QueueId, Register, Reply, RunId,
+    Signal, Start, Target,
 };
-use roundel_store::{Postgres, Store, ask};
+use roundel_store::{Answered, Ask, Postgres, Request, Sink, Store, ask};
 use roundel_testpg::schema;
 
-use crate::tools::{FLOW, SPACE, WORKER, claimed, commit, dump, open, register, round, sql, start};
+use crate::tools::{
+    FLOW, LEASE, SPACE, WORKER, claimed, commit, dump, open, register, round, sql, start,
+};
 
 fn mail(store: &dyn Store, run: RunId) -> (u32, u64) {
     let dump = dump(store);
@@ -130,4 +135,50 @@ fn ro_04_a_version_that_another_process_made_known_is_taken_by_the_next_start() 
     let dump = dump(&one);
     let row = dump.runs.iter().find(|row| row.id == newest().run);
     assert_eq!(row.expect("the run").lane, lanes[0]);
+}
+
+/// Hands answers on.
+struct Answers(Mutex<mpsc::Sender<Answered>>);
+
+impl Sink for Answers {
+    fn deliver(&self, answers: Vec<Answered>) {
+        let sender = self.0.lock().expect("whoever sends is well");
+        answers
+            .into_iter()
+            .for_each(|answer| drop(sender.send(answer)));
+    }
+}
+
+#[test]
+fn co_30_starts_that_ask_for_permits_share_a_transaction() {
+    const STARTS: usize = 200;
+    let Some(schema) = schema() else { return };
+    let one = open(&schema);
+    kept(&one);
+    let mut limit = Limit::of(QueueId {
+        namespace: SPACE,
+        queue: FLOW,
+    });
+    limit.concurrency = Some(Some(10_000));
+    ask(&one, Op::Limit(limit)).expect("a limit");
+    let (sender, answers) = mpsc::channel();
+    let sink: Arc<dyn Sink> = Arc::new(Answers(Mutex::new(sender)));
+    let (worker, lease) = (WORKER, LEASE);
+    let request = |number: usize| Request {
+        ask: Box::new(Ask::Op(Op::Start(Start {
+            claimant: Some(Claimant { worker, lease }),
+            ..start(100 + number as u128)
+        }))),
+        tag: number as u64,
+        sink: sink.clone(),
+    };
+    let before = one.metrics().batches;
+    one.submit((0..STARTS).map(request).collect());
+    let answers: Vec<Answered> = answers.iter().take(STARTS).collect();
+    assert!(answers.iter().all(|answer| answer.result.is_ok()));
+    let batches = one.metrics().batches - before;
+    assert!(batches <= 4, "{batches} transactions");
+    let dump = dump(&one);
+    let held = dump.runs.iter().filter(|row| row.flow == Flow::Permit);
+    assert_eq!(held.count(), STARTS);
 }

@@ -101,8 +101,9 @@ impl Committer {
     /// need not be.
     fn up_to_stretch(&self, batch: &[Item]) -> usize {
         let mut stretch = 0;
+        let lanes = self.session.known().0;
         for (at, item) in batch.iter().enumerate().skip(1) {
-            let likely = item.misses == 0 && self.kept.is_likely(item.op());
+            let likely = item.misses == 0 && self.kept.is_likely(item.op(), lanes);
             stretch = if likely { stretch + 1 } else { 0 };
             if stretch == STRETCH {
                 return at + 1 - STRETCH;

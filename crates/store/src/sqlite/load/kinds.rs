@@ -51,6 +51,7 @@ pub(super) fn is_list(need: &Need) -> bool {
             | Need::Watchers(_)
             | Need::Subscribers(..)
             | Need::Audit(_)
+            | Need::Permits(_)
             | Need::Projections(_)
     )
 }
