@@ -10,6 +10,11 @@ use crate::ground::Ground;
 use crate::harness::Random;
 use crate::process::Worker;
 use crate::walk::LEDGER;
+#[cfg(feature = "postgres")]
+use {
+    crate::server::Site,
+    roundel_testpg::{Binaries, Schema, Server, Sync, untested},
+};
 
 pub(crate) const PIECE: Command<u32, u32> = Command::named("piece").retry(Retry::exponential(8));
 pub(crate) const AFTER: Command<u32, u32> = Command::named("after").retry(Retry::exponential(8));
@@ -41,15 +46,46 @@ async fn note(tx: &Tx, what: &str, number: u32) -> Result<u32, Failure> {
     Ok(number)
 }
 
-/// Kills workers until the batch has ended. Returns whether all is well.
+/// In a file. Returns whether all is well.
 pub(crate) async fn part(seed: u64) -> bool {
-    let (folder, begin) = (crate::folder(), Instant::now());
+    let folder = crate::folder();
     let file = folder.path().join("kill.db");
     let connection = Connection::open(&file).expect("the file is made");
     connection.execute_batch(LEDGER).expect("the user's table");
     drop(connection);
-    let engine = Engine::open(&file).start().await.expect("a client");
-    let (ground, mut random) = (Ground::File(file), Random::new(seed));
+    on(Ground::File(file), seed).await
+}
+
+/// The same on a server.
+#[cfg(feature = "postgres")]
+pub(crate) async fn part_on_server(seed: u64) -> bool {
+    let binaries = match Binaries::find() {
+        Ok(binaries) => binaries,
+        Err(why) => {
+            untested("kill: a batch on a server", &why);
+            return true;
+        }
+    };
+    let server = tokio::task::block_in_place(|| Server::start(&binaries, Sync::Off));
+    let server = server.expect("a server");
+    let schema = tokio::task::block_in_place(|| Schema::on(server.address()));
+    let folder = tempfile::tempdir().expect("a folder");
+    let site = Site {
+        direct: schema.address(),
+        through: schema.address(),
+        schema: schema.name().to_owned(),
+        beside: folder.path().join("kill"),
+    };
+    site.make(LEDGER).await;
+    let well = on(Ground::Server(site), seed).await;
+    tokio::task::block_in_place(|| drop((schema, server)));
+    well
+}
+
+/// Kills workers until the batch has ended. Returns whether all is well.
+async fn on(ground: Ground, seed: u64) -> bool {
+    let (begin, mut random) = (Instant::now(), Random::new(seed));
+    let engine = ground.engine().start().await.expect("a client");
     let mut alive: Vec<Worker> = (0..WORKERS).map(|_| Worker::spawn(&ground)).collect();
     let batch: Batch = (0..COMMANDS).map(|number| PIECE.member(&number)).collect();
     let batch = batch.key("all").then(AFTER.member(&0).key("it"));

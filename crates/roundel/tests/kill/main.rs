@@ -141,6 +141,11 @@ async fn all(kills: u64, seed: u64) -> Vec<bool> {
     if is_wanted("kill_batch") {
         well.push(tokio::spawn(batches::part(seed)).await.unwrap_or(false));
     }
+    #[cfg(feature = "postgres")]
+    if is_wanted("kill_batch_on_server") {
+        let part = tokio::spawn(batches::part_on_server(seed));
+        well.push(part.await.unwrap_or(false));
+    }
     if is_wanted("kill_facts") {
         well.push(tokio::spawn(facts::part(seed)).await.unwrap_or(false));
     }
