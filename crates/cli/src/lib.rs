@@ -49,6 +49,7 @@ mod show;
 mod signed;
 mod sql;
 mod start;
+mod stop;
 mod tokens;
 mod topics;
 mod verify;

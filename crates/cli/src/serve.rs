@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
 use crate::show::Output;
+use crate::stop::Stop;
 
 /// Serve the API and the dashboard over HTTP.
 #[derive(Args, Debug)]
@@ -82,6 +83,7 @@ impl Serve {
             None => "http",
         };
         let link = format!("{scheme}://{at}/login?code={}", code.reveal());
+        let mut stop = Stop::listen()?;
         let mut screen = self.output.screen();
         if self.output.json {
             screen.json(&json!({"address": at.to_string(), "login": link}));
@@ -92,27 +94,8 @@ impl Serve {
             screen.line(&link);
         }
         screen.flush()?;
-        until_asked_to_stop().await?;
+        stop.asked().await;
         serving.stop().await;
         Ok(Exit::Done)
     }
-}
-
-#[cfg(unix)]
-async fn until_asked_to_stop() -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-async fn until_asked_to_stop() -> Result<()> {
-    Ok(tokio::signal::ctrl_c().await?)
 }

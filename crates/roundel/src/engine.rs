@@ -398,6 +398,7 @@ impl EngineBuilder {
         let projections = config.projections.clone();
         let name = Name::new(config.name.to_string()).ok();
         let answer_within = self.opening.answer_within;
+        let hears_all = self.opening.hears_all();
         let store = self.opening.open().await?;
         let (counters, rests) = (Arc::new(Counters::default()), Arc::new(Rests::default()));
         let post = Arc::new(Post::new(store.clone(), counters.clone()));
@@ -428,6 +429,7 @@ impl EngineBuilder {
             deciders: self.deciders,
             sweep,
             idlers,
+            hears_all,
         };
         let mut engine = Engine {
             client: Client::from(Arc::new(inner)),

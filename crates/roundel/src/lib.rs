@@ -37,10 +37,10 @@ mod worker;
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
 pub use check::{Judged, Tally, Unfit, Verdict, Verdicts};
 pub use client::{
-    Arrival, Audit, Client, Decision, Document, Facts, Handle, Look, Parked, Preview,
-    ProjectionStatus, Queue, QueueLimits, Queued, RecordFacts, Remedied, Remedy, Runs, Schedule,
-    ScheduleSet, ScheduleView, SendTo, StartRun, TakenIn, Ticked, To, Trouble, TroubleGroup,
-    TroubleId, WouldUndo,
+    Arrival, Audit, Client, Decision, Document, Facts, Following, Growth, Handle, Look,
+    Parked, Preview, ProjectionStatus, Queue, QueueLimits, Queued, RecordFacts, Remedied,
+    Remedy, Runs, Schedule, ScheduleSet, ScheduleView, SendTo, StartRun, TakenIn, Ticked, To,
+    Trouble, TroubleGroup, TroubleId, WouldUndo,
 };
 pub use command::{Command, SendInStep};
 pub use cx::{

@@ -88,6 +88,12 @@ impl Opening {
         }
     }
 
+    /// Will it tell of every commit of other processes? A file's watcher does; a server tells only
+    /// those whom a commit concerns.
+    pub(crate) fn hears_all(&self) -> bool {
+        matches!(self.place, Place::File(_))
+    }
+
     pub(crate) async fn open(mut self) -> Result<Arc<dyn Store>, Error> {
         let open: Open = match std::mem::replace(&mut self.place, Place::Memory) {
             Place::Given(store) => return Ok(store),

@@ -4,6 +4,7 @@ mod causes;
 mod drawing;
 mod end;
 mod filter;
+mod follow;
 mod list;
 mod mend;
 mod patch;

@@ -1,14 +1,14 @@
 //! `runs show`: where people look.
 
 use clap::Args;
-use roundel::{Client, Error, Timestamp};
+use roundel::{Client, Error, RunView, Timestamp};
 use roundel_core::Outcome;
 use roundel_server::view::timeline::{self, Calls, Moment};
 use roundel_server::view::{self, RunPage, Seen};
 use serde_json::json;
 
 use super::list::{labels, workflow};
-use super::style;
+use super::{follow, style};
 use crate::exit::{Exit, Failed, Result};
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Output, Screen, Style, clean, cut, time};
@@ -29,6 +29,9 @@ pub struct Show {
     /// Everything: whole values, and every entry, message and child.
     #[arg(long)]
     full: bool,
+    /// Go on with what happens in it from now on, until it has ended.
+    #[arg(long, short, conflicts_with = "execution")]
+    follow: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -50,6 +53,9 @@ pub(crate) async fn run(args: &Show, client: &Client) -> Result<Exit> {
         (error, _) => error.into(),
     })?;
     let mut screen = args.output.screen();
+    if args.follow {
+        return follow::run(&mut screen, (args.full, args.output.json), client, seen).await;
+    }
     if args.output.json {
         screen.json(&json!(RunPage::from(&seen)));
     } else {
@@ -67,9 +73,9 @@ pub(crate) async fn run(args: &Show, client: &Client) -> Result<Exit> {
 }
 
 /// Where it is shown, and how much of it.
-struct View<'a> {
-    screen: &'a mut Screen,
-    full: bool,
+pub(super) struct View<'a> {
+    pub(super) screen: &'a mut Screen,
+    pub(super) full: bool,
 }
 
 impl View<'_> {
@@ -83,14 +89,14 @@ impl View<'_> {
         }
     }
 
-    fn field(&mut self, name: &str, style: Style, text: &str) {
+    pub(super) fn field(&mut self, name: &str, style: Style, text: &str) {
         let text = self.value(text, 10);
         let name = self.screen.paint(Style::Dim, &format!("{name:<10}"));
         let text = self.screen.paint(style, &text);
         self.screen.line(&format!("{name}{text}"));
     }
 
-    fn header(&mut self, seen: &Seen) {
+    pub(super) fn header(&mut self, seen: &Seen) {
         let (run, now) = (&seen.run, seen.now);
         let row = &run.row;
         self.field("run", Style::Head, &row.id.to_string());
@@ -122,6 +128,12 @@ impl View<'_> {
             let text = format!("version {}: {}", state.version, state.value.as_str());
             self.field("own state", Style::Plain, &text);
         }
+        self.ending(run);
+    }
+
+    /// What it came to, if it has ended.
+    pub(super) fn ending(&mut self, run: &RunView) {
+        let row = &run.row;
         match row.outcome.as_ref().filter(|_| row.state.has_ended()) {
             Some(Outcome::Value(value)) => self.field("result", Style::Plain, value.as_str()),
             Some(Outcome::Failure(failure)) => {
@@ -138,13 +150,13 @@ impl View<'_> {
         }
     }
 
-    fn title(&mut self, text: &str) {
+    pub(super) fn title(&mut self, text: &str) {
         let text = self.screen.paint(Style::Head, text);
         self.screen.line("");
         self.screen.line(&text);
     }
 
-    fn journal(&mut self, seen: &Seen) {
+    pub(super) fn journal(&mut self, seen: &Seen) {
         let (moments, last) = (&seen.moments, seen.run.row.execution);
         let executions = match last {
             1 => String::new(),
@@ -174,7 +186,7 @@ impl View<'_> {
         }
     }
 
-    fn moment(&mut self, moment: &Moment, calls: &Calls, begin: Timestamp) {
+    pub(super) fn moment(&mut self, moment: &Moment, calls: &Calls, begin: Timestamp) {
         let said = timeline::say(moment, calls);
         let when = format!("+{}", time::span(moment.at.since(begin)));
         let (number, text) = (moment.number, clean(&said.text));

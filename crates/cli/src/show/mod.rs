@@ -70,6 +70,8 @@ pub(crate) struct Screen {
     color: bool,
     /// Columns, if it is a terminal.
     pub(crate) width: Option<usize>,
+    /// Nobody reads any more.
+    pub(crate) left: bool,
     text: String,
 }
 
@@ -79,6 +81,7 @@ impl Output {
         Screen {
             color: self.color.on(terminal),
             width: terminal.then(columns).flatten(),
+            left: false,
             text: String::new(),
         }
     }
@@ -162,7 +165,10 @@ impl Screen {
         let text = std::mem::take(&mut self.text);
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.left = true;
+                Ok(())
+            }
             other => Ok(other?),
         }
     }

@@ -8,6 +8,7 @@ mod demo;
 mod ends;
 mod facts;
 mod faults;
+mod follow;
 mod looks;
 mod messages;
 mod mounted;

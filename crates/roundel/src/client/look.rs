@@ -108,6 +108,7 @@ impl Client {
             deciders: self.inner.deciders.clone(),
             sweep: self.inner.sweep,
             idlers: self.inner.idlers.clone(),
+            hears_all: self.inner.hears_all,
         };
         Ok(Client {
             inner: Arc::new(inner),

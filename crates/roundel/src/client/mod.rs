@@ -5,6 +5,7 @@ mod check;
 mod cooperation;
 mod decide;
 mod facts;
+mod following;
 mod handle;
 mod incoming;
 mod list;
@@ -43,6 +44,7 @@ use tokio::sync::oneshot;
 pub use audit::Audit;
 pub use decide::{Decision, Look};
 pub use facts::{Document, Facts, RecordFacts};
+pub use following::{Following, Growth};
 pub use handle::Handle;
 pub use incoming::{Arrival, Queued, TakenIn, Ticked};
 pub use list::Runs;
@@ -111,6 +113,8 @@ pub(crate) struct Inner {
     /// How long a lost hint can delay a result.
     pub(crate) sweep: Duration,
     pub(crate) idlers: Arc<Idlers>,
+    /// The store tells of every commit of others.
+    pub(crate) hears_all: bool,
 }
 
 impl std::fmt::Debug for Client {

@@ -170,6 +170,22 @@ impl From<&RunView> for Child {
     }
 }
 
+impl Moment {
+    /// This entry, among what was called.
+    #[must_use]
+    pub fn of(moment: &timeline::Moment, calls: &timeline::Calls) -> Moment {
+        let said = timeline::say(moment, calls);
+        Moment {
+            number: moment.number,
+            at: moment.at,
+            text: said.text,
+            value: said.value,
+            style: said.style.as_str(),
+            entry: moment.entry.clone(),
+        }
+    }
+}
+
 /// What is known of a run, as it was read.
 #[derive(Debug)]
 pub struct Seen {
@@ -224,17 +240,7 @@ impl From<&Seen> for RunPage {
     fn from(seen: &Seen) -> RunPage {
         let (row, run) = (&seen.run.row, Run::from(&seen.run));
         let calls = timeline::calls(&seen.moments);
-        let moment = |moment: &timeline::Moment| {
-            let said = timeline::say(moment, &calls);
-            Moment {
-                number: moment.number,
-                at: moment.at,
-                text: said.text,
-                value: said.value,
-                style: said.style.as_str(),
-                entry: moment.entry.clone(),
-            }
-        };
+        let moment = |moment: &timeline::Moment| Moment::of(moment, &calls);
         let mail = |(id, mail): &(roundel_core::MailId, roundel_core::MailRow)| Mail {
             number: id.number,
             signal: id.name.clone(),
