@@ -27,6 +27,7 @@
 //! ```
 
 mod audit;
+mod backup;
 mod batches;
 mod check;
 mod commands;
@@ -114,6 +115,10 @@ pub enum Command {
     /// Who may ask the server for what.
     #[command(subcommand)]
     Tokens(Tokens),
+    /// Copy the database into a file, while others work on it.
+    Backup(Backup),
+    /// Make a database of a backup, and fence those who worked on the one before.
+    Restore(Restore),
     /// Check the file, and that what must be true of every run is.
     Verify(Verify),
     /// Replay every run in flight by this program, before it takes work: does each go on?
@@ -125,6 +130,7 @@ pub enum Command {
 }
 
 pub use audit::Audit;
+pub use backup::{Backup, Restore};
 pub use batches::Batches;
 pub use check::Check;
 pub use commands::Commands;
@@ -201,6 +207,8 @@ impl Command {
             Command::Sql(args) => &args.output,
             Command::Serve(args) => &args.output,
             Command::Tokens(args) => args.output(),
+            Command::Backup(args) => &args.output,
+            Command::Restore(args) => &args.output,
             Command::Verify(args) => &args.output,
             Command::Check(args) => &args.output,
             Command::Migrate(args) => &args.output,
@@ -210,6 +218,8 @@ impl Command {
 
     async fn act(self, database: &Database) -> Result<Exit> {
         match self {
+            Command::Backup(args) => return backup::make(&args, database).await,
+            Command::Restore(args) => return backup::put_back(&args, database).await,
             Command::Verify(args) => return verify::run(&args, database).await,
             Command::Migrate(args) => return migrate::run(&args, database).await,
             Command::Move(args) => return relocate::run(&args, database).await,
@@ -238,9 +248,12 @@ impl Command {
             Command::Sql(args) => sql::run(&args, client).await,
             Command::Serve(args) => args.run(client).await,
             Command::Check(args) => check::run(&args, client).await,
-            Command::Verify(_) | Command::Migrate(_) | Command::Move(_) | Command::Tokens(_) => {
-                unreachable!("taken above")
-            }
+            Command::Backup(_)
+            | Command::Restore(_)
+            | Command::Verify(_)
+            | Command::Migrate(_)
+            | Command::Move(_)
+            | Command::Tokens(_) => unreachable!("taken above"),
         };
         connected.close().await;
         done

@@ -1,8 +1,6 @@
 //! `move`: everything to another database, where the runs go on.
 
-use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use roundel_store::{Moved, Moving, Phase, Place, move_database};
@@ -10,12 +8,8 @@ use serde_json::{Value, json};
 
 use crate::database::{Database, is_url};
 use crate::exit::{Exit, Failed, Result};
-use crate::show::{Output, Progress, Screen, Style, clean};
-
-/// Lines are this far apart, where nobody sits.
-const LINES: Duration = Duration::from_secs(5);
-/// Characters of the bar.
-const BAR: u64 = 24;
+use crate::show::far::Far;
+use crate::show::{Output, Screen, Style, clean};
 
 /// Move everything to another database: SQLite or PostgreSQL, both ways. Your own tables stay.
 #[derive(Args, Debug)]
@@ -52,8 +46,11 @@ pub(crate) async fn run(args: &Move, database: &Database) -> Result<Exit> {
     let from = place(source, database.schema_name());
     let json = args.output.json;
     let work = tokio::task::spawn_blocking(move || {
-        let mut shown = Shown::new(json);
-        move_database(&from, &to, &mut |moving| shown.say(moving))
+        let mut far = Far::new(json);
+        move_database(&from, &to, &mut |moving| {
+            let Moving { phase, done, of } = *moving;
+            far.say((word(phase), "runs"), done, of);
+        })
     });
     let moved = work
         .await
@@ -69,7 +66,7 @@ pub(crate) async fn run(args: &Move, database: &Database) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn place(path: &Path, schema: &str) -> Place {
+pub(crate) fn place(path: &Path, schema: &str) -> Place {
     match path.to_str().filter(|_| is_url(path)) {
         Some(url) => Place::Server {
             url: url.to_owned(),
@@ -79,61 +76,12 @@ fn place(path: &Path, schema: &str) -> Place {
     }
 }
 
-/// A bar on a terminal; elsewhere a line now and then, and one for each phase.
-struct Shown {
-    bar: Option<Progress>,
-    json: bool,
-    last: Option<(Phase, Instant)>,
-}
-
-impl Shown {
-    fn new(json: bool) -> Shown {
-        Shown {
-            bar: io::stderr().is_terminal().then(Progress::new),
-            json,
-            last: None,
-        }
-    }
-
-    fn say(&mut self, moving: &Moving) {
-        if let Some(bar) = &mut self.bar {
-            bar.say(&bar_of(moving));
-            return;
-        }
-        let is_due = |(phase, at): (Phase, Instant)| phase != moving.phase || at.elapsed() >= LINES;
-        if self.last.is_none_or(is_due) {
-            self.last = Some((moving.phase, Instant::now()));
-            let line = match self.json {
-                true => {
-                    let (phase, done, of) = (word(moving.phase), moving.done, moving.of);
-                    json!({"phase": phase, "runs": done, "of": of}).to_string()
-                }
-                false => line_of(moving),
-            };
-            let _ = writeln!(io::stderr(), "{line}");
-        }
-    }
-}
-
 fn word(phase: Phase) -> &'static str {
     match phase {
         Phase::Copying => "copying",
         Phase::Comparing => "comparing",
         Phase::Checking => "checking",
     }
-}
-
-fn line_of(moving: &Moving) -> String {
-    let (phase, done, of) = (word(moving.phase), moving.done, moving.of);
-    format!("{phase}: {done} of {of} runs")
-}
-
-fn bar_of(moving: &Moving) -> String {
-    let full = (moving.done * BAR).checked_div(moving.of).unwrap_or(BAR);
-    let full = usize::try_from(full.min(BAR)).unwrap_or_default();
-    let rest = usize::try_from(BAR).unwrap_or_default() - full;
-    let (full, rest) = ("█".repeat(full), "░".repeat(rest));
-    format!("{full}{rest} {}", line_of(moving))
 }
 
 fn as_json(moved: &Moved) -> Value {
@@ -166,24 +114,4 @@ fn show(moved: &Moved, screen: &mut Screen) {
     let done = "moved: every row arrived, everything that must hold does, and the source refuses \
                 to be opened. Start your workers on the new database; your own tables stay";
     screen.line(&screen.paint(Style::Good, done));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_is_as_long_as_what_is_done() {
-        let moving = |done, of| Moving {
-            phase: Phase::Copying,
-            done,
-            of,
-        };
-        let full = |moving: &Moving| bar_of(moving).matches('█').count();
-        assert_eq!(full(&moving(0, 10)), 0);
-        assert_eq!(full(&moving(5, 10)), 12);
-        assert_eq!(full(&moving(10, 10)), 24);
-        assert_eq!(full(&moving(11, 10)), 24);
-        assert_eq!(full(&moving(0, 0)), 24);
-    }
 }

@@ -1,8 +1,10 @@
 //! `verify`: is the file sound, and does everything hold that must?
 
+use std::path::PathBuf;
+
 use clap::Args;
 use roundel::{Checked, Invariant, Violation};
-use roundel_store::Sqlite;
+use roundel_store::{Depth, Options, Sqlite, Store};
 use serde_json::{Value, json};
 
 use crate::database::Database;
@@ -37,6 +39,16 @@ impl Found {
         self.count += violations.len() as u64;
         let room = MOST.saturating_sub(self.violations.len());
         self.violations.extend(violations.into_iter().take(room));
+    }
+
+    fn take(&mut self, checked: std::result::Result<Checked, roundel::Error>) -> Result<()> {
+        match checked {
+            Ok(checked) => self.checked = checked,
+            // A row that cannot even be read is a finding too.
+            Err(roundel::Error::Unusable(message)) => self.add(vec![damage(message)]),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 }
 
@@ -85,6 +97,9 @@ pub(crate) async fn run(args: &Verify, database: &Database) -> Result<Exit> {
 }
 
 async fn rows(database: &Database, found: &mut Found) -> Result<()> {
+    if let Some(path) = database.path() {
+        return rows_of(path.to_owned(), database, found).await;
+    }
     let connected = database.connect().await?;
     let mut progress = Progress::new();
     let told = |checked: &Checked, violations: Vec<Violation>| {
@@ -95,13 +110,29 @@ async fn rows(database: &Database, found: &mut Found) -> Result<()> {
     let checked = connected.client.verify(told).await;
     drop(progress);
     connected.close().await;
-    match checked {
-        Ok(checked) => found.checked = checked,
-        // A row that cannot even be read is a finding too.
-        Err(roundel::Error::Unusable(message)) => found.add(vec![damage(message)]),
-        Err(error) => return Err(error.into()),
-    }
-    Ok(())
+    found.take(checked)
+}
+
+/// Those of a file: also of a backup, and of one that was moved, which nobody else opens.
+async fn rows_of(path: PathBuf, database: &Database, found: &mut Found) -> Result<()> {
+    let options = Options {
+        create: false,
+        also_marked: true,
+        ..Options::default()
+    };
+    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&path, options)).await;
+    let opened = opened.map_err(|error| Failed::new(Exit::NotNow, error.to_string()))?;
+    let store = opened.map_err(|error| database.explain(roundel::Error::from(error).into()))?;
+    let mut progress = Progress::new();
+    let told = |checked: &Checked, violations: Vec<Violation>| {
+        let (runs, offers) = (checked.runs, checked.offers);
+        progress.say(&format!("{runs} runs, {offers} offers checked ..."));
+        found.add(violations);
+    };
+    let checked = roundel_store::verify(&store, Depth::Entries, told).await;
+    drop(progress);
+    let _ = tokio::task::spawn_blocking(move || store.close()).await;
+    found.take(checked.map_err(roundel::Error::from))
 }
 
 fn damage(found: String) -> Violation {

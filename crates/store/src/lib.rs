@@ -10,6 +10,7 @@
 extern crate self as roundel_store;
 
 mod answers;
+mod backup;
 mod cells;
 mod clock;
 #[cfg(feature = "conformance")]
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 use roundel_core::{Fence, Hint, Op, Refusal, Reply, Round, RunId, Timestamp, WorkerId};
 
+pub use backup::{Copied, Stage, back_up, fence, restore};
 pub use clock::{Clock, ManualClock, SystemClock};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
@@ -49,7 +51,7 @@ pub use query::{
     ProjectionView, PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter,
     SignalView, StateView, Statement, Stats, SubscriptionView, Table, TopicView,
 };
-pub use sqlite::{Metrics, Options, Schema, Sqlite, Synchronous};
+pub use sqlite::{Health, Metrics, Options, Schema, Sqlite, Synchronous};
 #[doc(hidden)]
 pub use tx::Driven;
 #[cfg(feature = "postgres")]

@@ -2,6 +2,7 @@
 //!
 //! Nothing that came from a database reaches a terminal with control characters in it.
 
+pub(crate) mod far;
 pub(crate) mod table;
 
 use std::io::{self, IsTerminal, Write};

@@ -1,5 +1,6 @@
 //! The `roundel` command, as people and scripts use it.
 
+mod backup;
 mod browser;
 mod canary;
 mod commands;

@@ -31,8 +31,10 @@ use side::Side;
 pub(crate) use side::{At, Step, of_records, put};
 use tally::Tally;
 
-/// How a source says that it was moved: the name has where to, the value when.
-pub(crate) const FIND_MOVED: &str = "SELECT name FROM roundel_meta WHERE name LIKE 'moved to %'";
+/// How a source says that it was moved, and a copy that it is a backup: the name has where to, or
+/// of what, the value when.
+pub(crate) const FIND_MOVED: &str =
+    "SELECT name FROM roundel_meta WHERE name LIKE 'moved to %' OR name LIKE 'backup of %'";
 /// Which of the tables hold anything.
 pub(crate) const HOLDS: &str = "SELECT name FROM ( \
      SELECT 'runs' AS name, EXISTS (SELECT 1 FROM roundel_run) AS there UNION ALL \
@@ -183,8 +185,14 @@ fn marked(there: &str) -> String {
     format!("moved to {there}")
 }
 
-/// What is said to whoever opens what was moved.
+/// What is said to whoever opens what was moved, or a backup.
 pub(crate) fn moved_message(here: &str, mark: &str) -> String {
+    if mark.starts_with("backup of ") {
+        return format!(
+            "{here} is a {mark}: if its runs went on here, they would go on twice; `roundel \
+             restore` makes a database of it, and `roundel verify` checks it"
+        );
+    }
     format!(
         "{here} was {mark}, where its runs go on: open that one. If that is lost, delete the row \
          '{mark}' from roundel_meta here; what happened there since is then unknown, and effects \

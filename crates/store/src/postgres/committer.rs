@@ -145,7 +145,8 @@ async fn first_link(shared: &Shared) -> Result<Link, Error> {
     let connected = timeout(within, async {
         let mut link = open::connect(&shared.connect, shared.keeps).await?;
         let incarnation = shared.incarnation;
-        open::prepare(&mut link, &shared.options, &shared.begin, incarnation).await?;
+        let prepared = open::prepare(&mut link, &shared.options, &shared.begin, incarnation);
+        let _ = shared.restored.set(prepared.await?);
         if let Some(server) = &shared.server {
             server.set(open::now_alone(&mut link).await?);
         }
@@ -291,6 +292,11 @@ impl Committer {
                     let message = moving::refusal(&self.shared.options.schema, &mark);
                     answer_all(batch, &Error::Unusable(message));
                 }
+                Some(Again::Restored) => {
+                    let schema = format!("the schema `{}`", self.shared.options.schema);
+                    let message = crate::backup::refusal(&schema);
+                    answer_all(batch, &Error::Unusable(message));
+                }
                 made => {
                     self.again.push_front((batch, patience));
                     return made.is_some();
@@ -331,10 +337,11 @@ impl Committer {
     /// Makes this process's row anew. None if the connection is no longer good.
     fn make_row_again(&self, link: &mut Link) -> Option<Again> {
         let (begin, incarnation) = (&self.shared.begin, self.shared.incarnation);
+        let restored = self.shared.restored.get().copied().flatten();
         let made = self.runtime.block_on(async {
             timeout(
                 self.shared.flight(),
-                open::note_again(link, begin, incarnation),
+                open::note_again(link, begin, (incarnation, restored)),
             )
             .await
         });

@@ -157,6 +157,7 @@ impl Postgres {
             clock,
             server,
             incarnation: Id(*uuid::Uuid::now_v7().as_bytes()),
+            restored: std::sync::OnceLock::new(),
             queue: crate::queue::Queue::default(),
             listeners: crate::answers::Listeners::default(),
             counters: Counters::default(),

@@ -11,6 +11,7 @@ use super::trouble::Trouble;
 use super::values::Id;
 use super::write::{self, Turn};
 use super::{Options, columns, open};
+use crate::backup::{FIND_RESTORED, FORGET, RAISE};
 use crate::cells::{self, Cells, run_columns};
 use crate::moving::{At, FIND_MOVED, HOLDS, Step, moved_message, of_records, put};
 use crate::{Answer, Error, Query};
@@ -51,8 +52,6 @@ const SUBSCRIPTIONS: &str = "SELECT namespace, topic, workflow, since \
      FROM roundel_subscription ORDER BY namespace, topic, workflow";
 const MARK: &str = "INSERT INTO roundel_meta (name, value) VALUES ($1, $2) \
      ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-/// Whoever has it open must make a row again to commit anything, and is told then.
-const FORGET: &str = "DELETE FROM roundel_committer";
 /// Steps commit without that row: a worker whose lease ended, and who does not know, is fenced.
 const FENCE: &str = "UPDATE roundel_run SET epoch = epoch + 1 WHERE owner IS NOT NULL";
 
@@ -61,6 +60,13 @@ pub(super) async fn moved(link: &mut Link) -> Result<Option<String>, Trouble> {
     let rows = link.all(FIND_MOVED, values![]).await?;
     let mark = rows.first().map(|row| cells::string(row, 0));
     Ok(mark.transpose()?)
+}
+
+/// When this schema was last restored.
+pub(super) async fn restored(link: &mut Link) -> Result<Option<i64>, Trouble> {
+    let rows = link.all(FIND_RESTORED, values![]).await?;
+    let at = rows.first().map(|row| row.int(0));
+    Ok(at.transpose()?.flatten())
 }
 
 /// What is said of a schema that was moved.
@@ -234,6 +240,24 @@ impl Side {
             Ok(())
         };
         done(marked.await)
+    }
+
+    /// Says that it was restored: whoever worked on it before is fenced.
+    pub(crate) async fn fence(url: &str, schema: &str) -> Result<(), Error> {
+        let mut side = Side::open(url, schema, false).await?;
+        if let Some(mark) = side.moved().await? {
+            return Err(Error::Unusable(refusal(schema, &mark)));
+        }
+        let at = side.now().await?.0;
+        let link = &mut side.link;
+        let fenced = async {
+            link.execute(FORGET, values![]).await?;
+            link.execute(RAISE, values![]).await?;
+            link.execute(MARK, values!["restored", at]).await?;
+            Ok(())
+        };
+        done(fenced.await)?;
+        side.commit().await
     }
 
     pub(crate) async fn commit(mut self) -> Result<(), Error> {

@@ -125,13 +125,13 @@ pub(super) fn check_schema(schema: &str) -> Result<(), Error> {
     )))
 }
 
-/// Makes the schema ready, and a row for this process in it.
+/// Makes the schema ready, and a row for this process in it. Returns when it was last restored.
 pub(super) async fn prepare(
     link: &mut Link,
     options: &Options,
     begin: &Beginnings,
     incarnation: Id,
-) -> Result<(), Error> {
+) -> Result<Option<i64>, Error> {
     in_transaction(link, options, begin, Some(incarnation)).await
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn make_ready(
     options: &Options,
     begin: &Beginnings,
 ) -> Result<(), Error> {
-    in_transaction(link, options, begin, None).await
+    in_transaction(link, options, begin, None).await.map(drop)
 }
 
 async fn in_transaction(
@@ -149,7 +149,7 @@ async fn in_transaction(
     options: &Options,
     begin: &Beginnings,
     incarnation: Option<Id>,
-) -> Result<(), Error> {
+) -> Result<Option<i64>, Error> {
     let prepared = make(link, options, begin, incarnation).await;
     if prepared.is_err() {
         let _ = link.run("ROLLBACK").await;
@@ -162,7 +162,7 @@ async fn make(
     options: &Options,
     begin: &Beginnings,
     incarnation: Option<Id>,
-) -> Result<(), Error> {
+) -> Result<Option<i64>, Error> {
     let failed = |what: &str, trouble: Trouble| {
         let passing = matches!(
             trouble,
@@ -205,8 +205,11 @@ async fn make(
         let noted = note(link, incarnation).await;
         noted.map_err(|trouble| failed("nothing can be written", trouble))?;
     }
+    let restored = moving::restored(link).await;
+    let restored = restored.map_err(|trouble| failed("it cannot be read", trouble))?;
     let committed = link.run("COMMIT").await;
-    committed.map_err(|error| Error::Unavailable(error.to_string()))
+    committed.map_err(|error| Error::Unavailable(error.to_string()))?;
+    Ok(restored)
 }
 
 async fn note(link: &mut Link, incarnation: Id) -> Result<(), Trouble> {
@@ -215,16 +218,20 @@ async fn note(link: &mut Link, incarnation: Id) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The row of a process that was taken for gone.
+/// The row of a process that was taken for gone, in a database that was restored then.
 pub(super) async fn note_again(
     link: &mut Link,
     begin: &Beginnings,
-    incarnation: Id,
+    (incarnation, before): (Id, Option<i64>),
 ) -> Result<Again, Trouble> {
     link.run(&begin.plain).await?;
     if let Some(mark) = moving::moved(link).await? {
         link.run("ROLLBACK").await?;
         return Ok(Again::Moved(mark));
+    }
+    if moving::restored(link).await? != before {
+        link.run("ROLLBACK").await?;
+        return Ok(Again::Restored);
     }
     link.execute(COMMITTER, values![incarnation]).await?;
     link.run("COMMIT").await?;
@@ -236,6 +243,8 @@ pub(super) enum Again {
     Made,
     /// Nothing is ever committed here again.
     Moved(String),
+    /// This is another database than the one that was opened.
+    Restored,
 }
 
 /// The server's time, asked for by itself.

@@ -30,6 +30,8 @@ pub(super) struct Shared {
     pub(super) server: Option<Arc<ServerClock>>,
     /// This opening of the database, by this process.
     pub(super) incarnation: Id,
+    /// When the database had last been restored then.
+    pub(super) restored: std::sync::OnceLock<Option<i64>>,
     pub(super) queue: Queue,
     pub(super) listeners: Listeners,
     pub(super) counters: Counters,

@@ -15,9 +15,9 @@ use roundel_core::{
 use rusqlite::{Connection, PrepFlags, Statement};
 
 use super::load::{Loads, is_search};
-use super::moving;
 use super::trouble::Trouble;
 use super::write::Writes;
+use super::{backup, moving};
 use crate::queue::Item;
 use crate::{Ask, Clock, Error, TxError, Work, Worked, tx};
 
@@ -37,6 +37,8 @@ pub(super) struct Session<'c> {
     version: Option<i64>,
     /// In which words it says that it was moved.
     moved: Option<String>,
+    /// When it was last restored.
+    restored: Option<i64>,
     /// Something was decided since the last write.
     decided: bool,
     /// Something was written in this transaction.
@@ -93,6 +95,7 @@ impl<'c> Session<'c> {
             rows: Rows::default(),
             version: None,
             moved: None,
+            restored: None,
             decided: false,
             written: false,
             needs: Vec::new(),
@@ -108,6 +111,7 @@ impl<'c> Session<'c> {
             self.forget();
             self.rows.load_lanes(self.loads.lanes()?);
             self.moved = moving::moved(self.connection)?;
+            self.restored = backup::restored(self.connection)?;
             self.version = Some(version);
         }
         self.written = false;
@@ -118,6 +122,11 @@ impl<'c> Session<'c> {
     /// In which words the file says that it was moved, if it was.
     pub(super) fn moved(&self) -> Option<&str> {
         self.moved.as_deref()
+    }
+
+    /// When the file was last restored.
+    pub(super) fn restored(&self) -> Option<i64> {
+        self.restored
     }
 
     /// Decides these requests, in order; renewals before steps, which may take their time.

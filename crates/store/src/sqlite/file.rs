@@ -5,8 +5,8 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
 use super::migrate::{self, NEWEST};
-use super::open::{check_header, connect, failed, make_file, newer};
-use super::{Options, Sqlite};
+use super::open::{check_header, connect, failed, make_file, newer, pragma};
+use super::{Options, Sqlite, place};
 use crate::Error;
 
 /// Steps of the database's machine between two signs of life.
@@ -23,7 +23,51 @@ pub struct Schema {
     pub missing: Vec<&'static str>,
 }
 
+/// What a file is like, from outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes of its log.
+    pub log_bytes: u64,
+    /// Bytes of it that nothing is in.
+    pub unused_bytes: u64,
+    /// Bytes that are free on its disk, if that is known.
+    pub free_bytes: Option<u64>,
+    /// The file system, if processes cannot share memory there.
+    pub remote: Option<&'static str>,
+    /// What a quick check finds wrong.
+    pub damage: Vec<String>,
+}
+
 impl Sqlite {
+    /// What the file is like. Every page is read, and nothing is changed.
+    ///
+    /// # Errors
+    /// When it is not there, or no database.
+    pub fn health(path: &Path) -> Result<Health, Error> {
+        let connection = look_at(path)?;
+        let wrong = |error| failed(path, &error);
+        let length = |end: &str| {
+            let mut path = path.as_os_str().to_owned();
+            path.push(end);
+            std::fs::metadata(path).map_or(0, |file| file.len())
+        };
+        let unused = pragma(&connection, "freelist_count").map_err(wrong)?;
+        let size = pragma(&connection, "page_size").map_err(wrong)?;
+        let mut damage = rows(&connection, "PRAGMA quick_check(20)", |row| row.get(0))
+            .or_else(|error| damage(path, &error))?;
+        damage.retain(|line| line != "ok");
+        Ok(Health {
+            bytes: length(""),
+            log_bytes: length("-wal"),
+            unused_bytes: unused.unsigned_abs() * size.unsigned_abs(),
+            free_bytes: place::free(path),
+            remote: place::remote(path),
+            damage,
+        })
+    }
+
     /// Which schema the file has. Nothing is changed.
     ///
     /// # Errors
@@ -95,7 +139,7 @@ impl Sqlite {
 }
 
 /// A connection that cannot write, to a file that is there.
-fn look_at(path: &Path) -> Result<Connection, Error> {
+pub(super) fn look_at(path: &Path) -> Result<Connection, Error> {
     let options = Options {
         create: false,
         ..Options::default()

@@ -4,6 +4,7 @@
 //! records it are one transaction. Two processes on one file are safe: every batch takes the write
 //! lock first, and drops what it has in memory if the other one wrote.
 
+pub(crate) mod backup;
 mod batch;
 mod columns;
 mod counts;
@@ -42,8 +43,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub use file::Schema;
-pub(crate) use moving::Side;
+pub use file::{Health, Schema};
+pub(crate) use moving::{Side, check_unmarked};
 pub use shared::Metrics;
 
 use crate::{
@@ -72,6 +73,8 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// Also opens a file on a network file system, where two processes would corrupt it.
     pub allow_network_fs: bool,
+    /// Also opens what was moved, and backups, to look at them: nothing can be committed there.
+    pub also_marked: bool,
 }
 
 /// What a commit waits for.
@@ -102,6 +105,7 @@ impl Default for Options {
             synchronous: Synchronous::Full,
             max_bytes: None,
             allow_network_fs: false,
+            also_marked: false,
         }
     }
 }
@@ -115,6 +119,7 @@ impl std::fmt::Debug for Options {
             .field("synchronous", &self.synchronous)
             .field("max_bytes", &self.max_bytes)
             .field("allow_network_fs", &self.allow_network_fs)
+            .field("also_marked", &self.also_marked)
             .finish_non_exhaustive()
     }
 }
@@ -142,10 +147,14 @@ impl Sqlite {
         let path = std::path::absolute(path)
             .map_err(|error| Error::Unusable(format!("{}: {error}", path.display())))?;
         let (prepared, identity) = open::prepare(&path, &options)?;
-        moving::check_moved(&prepared, &path)?;
+        if !options.also_marked {
+            moving::check_moved(&prepared, &path)?;
+        }
+        let restored = backup::restored(&prepared);
+        let restored = restored.map_err(|error| open::failed(&path, &error))?;
         let writer = open::writer(&path, &options)?;
         drop(prepared);
-        let shared = Arc::new(Shared::new(path, options, identity));
+        let shared = Arc::new(Shared::new(path, options, (identity, restored)));
         let store = Sqlite {
             shared: Arc::clone(&shared),
             threads: Mutex::new(Vec::new()),

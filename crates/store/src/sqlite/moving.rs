@@ -55,6 +55,11 @@ pub(super) fn check_moved(connection: &Connection, path: &Path) -> Result<(), Er
     }
 }
 
+/// The same, of a file that is not open.
+pub(crate) fn check_unmarked(path: &Path) -> Result<(), Error> {
+    check_moved(&super::file::look_at(path)?, path)
+}
+
 /// What is said of a file that was moved.
 pub(super) fn refusal(path: &Path, mark: &str) -> String {
     moved_message(&path.display().to_string(), mark)

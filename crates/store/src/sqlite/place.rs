@@ -40,8 +40,26 @@ pub(super) fn check(path: &Path) -> Result<(), Error> {
 }
 
 #[cfg(target_os = "linux")]
+fn name_of(kind: u32) -> Option<&'static str> {
+    let known = REMOTE.iter().find(|(number, _)| *number == kind);
+    known.map(|(_, name)| *name)
+}
+
+/// The file system that a file lies on, if it is one without shared memory.
+#[cfg(target_os = "linux")]
+pub(super) fn remote(path: &Path) -> Option<&'static str> {
+    name_of(rustix::fs::statfs(path).ok()?.f_type as u32)
+}
+
+/// Elsewhere nobody knows.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn remote(_: &Path) -> Option<&'static str> {
+    None
+}
+
+#[cfg(target_os = "linux")]
 fn check_kind(path: &Path, kind: u32) -> Result<(), Error> {
-    let Some((_, name)) = REMOTE.iter().find(|(number, _)| *number == kind) else {
+    let Some(name) = name_of(kind) else {
         return Ok(());
     };
     Err(Error::Unusable(format!(
@@ -56,6 +74,19 @@ fn check_kind(path: &Path, kind: u32) -> Result<(), Error> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn check(_: &Path) -> Result<(), Error> {
     Ok(())
+}
+
+/// Bytes that are free where this file lies, for whoever is not the administrator.
+#[cfg(target_os = "linux")]
+pub(super) fn free(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Elsewhere the disk will tell.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn free(_: &Path) -> Option<u64> {
+    None
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -17,6 +17,8 @@ pub(super) struct Shared {
     pub(super) path: PathBuf,
     pub(super) options: Options,
     pub(super) identity: Identity,
+    /// When the database was last restored, as it was opened.
+    pub(super) restored: Option<i64>,
     /// This opening of the file, by this process.
     pub(super) incarnation: [u8; 16],
     pub(super) queue: Queue,
@@ -95,11 +97,16 @@ pub struct Metrics {
 }
 
 impl Shared {
-    pub(super) fn new(path: PathBuf, options: Options, identity: Identity) -> Shared {
+    pub(super) fn new(
+        path: PathBuf,
+        options: Options,
+        (identity, restored): (Identity, Option<i64>),
+    ) -> Shared {
         Shared {
             path,
             options,
             identity,
+            restored,
             incarnation: *uuid::Uuid::now_v7().as_bytes(),
             queue: Queue::default(),
             reads: Reads::default(),

@@ -7,7 +7,7 @@
 //! | a step ended the transaction | that step is refused; all others are decided again |
 //! | a statement failed, or something panicked | halves are tried until the culprit is alone |
 //! | the commit failed, outcome open | after asking the file: their replies, or decided again |
-//! | the file was replaced or deleted, or its rows were moved elsewhere | unusable |
+//! | the file was replaced, deleted or restored, or its rows were moved elsewhere | unusable |
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use super::batch::Session;
 use super::log::{Log, Move, move_log};
 use super::shared::Shared;
 use super::trouble::{Trouble, is_busy};
-use super::{doubt, moving, open};
+use super::{backup, doubt, moving, open};
 use crate::answers::{answer_all, deliver};
 use crate::queue::{BATCH, Item, Woken};
 use crate::{Ask, Error, TxError};
@@ -220,12 +220,13 @@ impl Writer {
         loop {
             match session.begin() {
                 Ok(()) => {
+                    let path = &self.shared.path;
                     return match session.moved() {
-                        None => Ok(()),
-                        Some(mark) => {
-                            let path = &self.shared.path;
-                            Err(Trouble::Moved(moving::refusal(path, mark)))
+                        Some(mark) => Err(Trouble::Moved(moving::refusal(path, mark))),
+                        None if session.restored() != self.shared.restored => {
+                            Err(Trouble::Moved(backup::refusal(path)))
                         }
+                        None => Ok(()),
                     };
                 }
                 Err(error) => {
