@@ -42,6 +42,7 @@ mod payload;
 mod projections;
 mod queues;
 mod relocate;
+mod retention;
 mod runs;
 mod schedules;
 mod send;
@@ -115,6 +116,9 @@ pub enum Command {
     /// Who may ask the server for what.
     #[command(subcommand)]
     Tokens(Tokens),
+    /// What has ended and is still kept, and removing what ended long ago.
+    #[command(subcommand)]
+    Retention(Retention),
     /// Copy the database into a file, while others work on it.
     Backup(Backup),
     /// Make a database of a backup, and fence those who worked on the one before.
@@ -141,6 +145,7 @@ pub use parked::Parked;
 pub use projections::Projections;
 pub use queues::Queues;
 pub use relocate::Move;
+pub use retention::Retention;
 pub use runs::Command as Runs;
 pub use schedules::Schedules;
 pub use send::{Offer, Signal};
@@ -207,6 +212,7 @@ impl Command {
             Command::Sql(args) => &args.output,
             Command::Serve(args) => &args.output,
             Command::Tokens(args) => args.output(),
+            Command::Retention(args) => args.output(),
             Command::Backup(args) => &args.output,
             Command::Restore(args) => &args.output,
             Command::Verify(args) => &args.output,
@@ -246,6 +252,7 @@ impl Command {
             Command::Projections(args) => args.run(client).await,
             Command::Audit(args) => args.run(client).await,
             Command::Sql(args) => sql::run(&args, client).await,
+            Command::Retention(args) => args.run(client).await,
             Command::Serve(args) => args.run(client).await,
             Command::Check(args) => check::run(&args, client).await,
             Command::Backup(_)

@@ -37,8 +37,8 @@ mod worker;
 pub use batch::{Batch, BatchState, BatchView, Batches, Member, SendBatch};
 pub use check::{Judged, Tally, Unfit, Verdict, Verdicts};
 pub use client::{
-    Arrival, Audit, Client, Decision, Document, Facts, Following, Growth, Handle, Look,
-    Parked, Preview, ProjectionStatus, Queue, QueueLimits, Queued, RecordFacts, Remedied,
+    Arrival, Audit, Client, Decision, Document, EndedTrees, Facts, Following, Growth, Handle, Look,
+    Parked, Preview, ProjectionStatus, Prune, Queue, QueueLimits, Queued, RecordFacts, Remedied,
     Remedy, Runs, Schedule, ScheduleSet, ScheduleView, SendTo, StartRun, TakenIn, Ticked, To,
     Trouble, TroubleGroup, TroubleId, WouldUndo,
 };

@@ -8,7 +8,6 @@ mod follow;
 mod list;
 mod mend;
 mod patch;
-mod prune;
 mod show;
 mod tree;
 mod undo;
@@ -48,8 +47,6 @@ pub enum Command {
     Undo(undo::Undo),
     /// Remove runs that have ended, and all below them.
     Delete(end::Delete),
-    /// Remove the trees that ended long ago, and what clients published then.
-    Prune(prune::Prune),
 }
 
 impl Command {
@@ -66,7 +63,6 @@ impl Command {
             Command::Patch(args) => &args.output,
             Command::Undo(args) => &args.output,
             Command::Delete(args) => &args.output,
-            Command::Prune(args) => &args.output,
         }
     }
 
@@ -83,7 +79,6 @@ impl Command {
             Command::Patch(args) => patch::run(&args, client).await,
             Command::Undo(args) => undo::run(&args, client).await,
             Command::Delete(args) => end::delete(&args, client).await,
-            Command::Prune(args) => prune::run(&args, client).await,
         }
     }
 }

@@ -91,7 +91,7 @@ async fn ro_51_what_ended_long_ago_is_pruned() {
     let worker = place.worker().await;
     place.run(&["start", "greet", "\"Ada\"", "--wait"]).ok();
     worker.shutdown().await;
-    let prune = ["runs", "prune", "--older-than"];
+    let prune = ["retention", "run", "--older-than"];
     place
         .run(&[&prune[..], &["1h"]].concat())
         .fails(2, &["--yes"]);
@@ -103,6 +103,48 @@ async fn ro_51_what_ended_long_ago_is_pruned() {
     place
         .run(&[&prune[..], &["soon", "--yes"]].concat())
         .fails(2, &["3d"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_is_counted_with_what_is_below_it_and_removed_by_workflow() {
+    let place = Place::new().await;
+    let worker = place.worker().await;
+    place.run(&["start", "ask", "\"why\"", "--key", "a"]).ok();
+    place.run(&["signal", "a", "answer", "\"so\""]).ok();
+    place.run(&["start", "greet", "\"Ada\"", "--wait"]).ok();
+    while count(&place, "completed") < 3 {}
+    worker.shutdown().await;
+    // By workflow, trees and the runs in them.
+    let kept = |args: &[&str]| {
+        let told = place.run(args).ok().out;
+        let lines = told.lines().map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            format!("{} {} {}", line["workflow"], line["trees"], line["runs"])
+        });
+        lines.collect::<Vec<_>>().join(", ")
+    };
+    let all = "\"ask\" 1 2, \"greet\" 1 1";
+    let run = ["retention", "run", "--older-than", "0s", "--json"];
+    assert_eq!(kept(&["retention", "show", "--json"]), all);
+    assert_eq!(kept(&[&run[..], &["--dry-run"]].concat()), all);
+    let old = ["retention", "show", "--older-than", "1h", "--json"];
+    assert_eq!(kept(&old), "");
+    let greet = [&run[..], &["--workflow", "greet"]].concat();
+    assert_eq!(
+        kept(&[&greet[..], &["--dry-run"]].concat()),
+        "\"greet\" 1 1"
+    );
+    let removed = place.run(&[&greet[..], &["--yes"]].concat()).ok();
+    assert_eq!(removed.json()["runs"], 1);
+    assert!(
+        removed.err.contains("\"phase\":\"removing\""),
+        "{removed:?}"
+    );
+    assert_eq!(kept(&["retention", "show", "--json"]), "\"ask\" 1 2");
+    let removed = place.run(&[&run[..], &["--yes"]].concat()).ok();
+    assert_eq!(removed.json()["runs"], 2);
+    let shown = place.run(&["retention", "show"]).ok();
+    assert!(shown.err.contains("keep_ended"), "{shown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 66] = [
+const COMMANDS: [&[&str]; 68] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -64,6 +64,8 @@ const COMMANDS: [&[&str]; 66] = [
     &["audit"],
     &["audit", "verify"],
     &["sql"],
+    &["retention", "show"],
+    &["retention", "run"],
     &["backup"],
     &["restore"],
     &["serve"],

@@ -50,6 +50,7 @@ pub use incoming::{Arrival, Queued, TakenIn, Ticked};
 pub use list::Runs;
 pub use preview::{Preview, WouldUndo};
 pub use projections::ProjectionStatus;
+pub use prune::{EndedTrees, Prune};
 pub(crate) use prune::{Keeping, keep_ended};
 pub use queues::{Queue, QueueLimits};
 pub use remedy::Remedy;

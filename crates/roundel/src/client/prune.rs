@@ -4,6 +4,7 @@
 //! from being changed in place. Instead, what is old is read in the order of its ids, which are
 //! ordered by time, and a pass that looked long at what stays is followed by a long pause.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,22 +23,137 @@ const SHARE: u32 = 50;
 /// Passes are at least this far apart, and at most, unless they take long.
 const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
+/// What ended before some time, to be removed or counted. Await it to remove it.
+#[must_use = "await it, or count it"]
+pub struct Prune {
+    client: Client,
+    ended_before: Timestamp,
+    workflow: Option<Result<Name, Error>>,
+    pass: Pass,
+}
+
+impl std::fmt::Debug for Prune {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Prune(ended before {:?})", self.ended_before)
+    }
+}
+
+/// Trees of one workflow that have ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndedTrees {
+    /// How many.
+    pub trees: usize,
+    /// Runs in them.
+    pub runs: usize,
+    /// When the first of them ended.
+    pub oldest: Timestamp,
+}
+
 impl Client {
     /// Removes the trees whose root ended before this time, and what clients published before this
     /// time and nobody works on. Returns how many runs went. Removes in small commits, so that
     /// others are not held up; what ends meanwhile waits for the next call.
-    ///
-    /// # Errors
-    /// When the database cannot be read or written.
-    pub async fn prune(&self, ended_before: Timestamp) -> Result<usize, Error> {
-        let mut pass = Pass::default();
-        let runs = self.runs();
-        self.prune_runs(runs, ended_before, |_| true, &mut pass)
-            .await?;
-        self.prune_publications(ended_before, &mut pass).await?;
-        Ok(pass.removed)
+    pub fn prune(&self, ended_before: Timestamp) -> Prune {
+        Prune {
+            client: self.clone(),
+            ended_before,
+            workflow: None,
+            pass: Pass::default(),
+        }
+    }
+}
+
+impl Prune {
+    /// Only trees whose root is of this workflow, or this queue; no publications.
+    pub fn of(mut self, workflow: impl Into<Cow<'static, str>>) -> Prune {
+        self.workflow = Some(Name::new(workflow.into()).map_err(Error::from));
+        self
     }
 
+    /// Tells now and then how many runs went so far.
+    pub fn told(mut self, told: impl FnMut(usize) + Send + 'static) -> Prune {
+        self.pass.told = Some(Box::new(told));
+        self
+    }
+
+    /// Removes nothing: says what would go, by the workflows of the roots.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn count(self) -> Result<BTreeMap<Name, EndedTrees>, Error> {
+        let only = self.workflow.transpose()?;
+        let first = RunId::from_bytes(first_id_at(self.ended_before));
+        let mut page = self.client.runs().limit(1000).after(first);
+        // Newest first: what is below a root is seen before it.
+        let mut below = BTreeMap::<RunId, usize>::new();
+        let mut found = BTreeMap::<Name, EndedTrees>::new();
+        loop {
+            let runs = page.fetch().await?;
+            for run in &runs.items {
+                let row = &run.row;
+                if row.parent.is_some() {
+                    *below.entry(row.root).or_default() += 1;
+                    continue;
+                }
+                let below = below.remove(&row.id).unwrap_or_default();
+                let wanted = only.as_ref().is_none_or(|name| *name == run.lane.workflow);
+                if !wanted || !goes(run, self.ended_before) {
+                    continue;
+                }
+                let none = EndedTrees {
+                    trees: 0,
+                    runs: 0,
+                    oldest: row.changed_at,
+                };
+                let of = found.entry(run.lane.workflow.clone()).or_insert(none);
+                of.trees += 1;
+                of.runs += 1 + below;
+                of.oldest = of.oldest.min(row.changed_at);
+            }
+            match runs.items.last() {
+                Some(last) if runs.more => page = page.after(last.row.id),
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    async fn remove(mut self) -> Result<usize, Error> {
+        let (client, before) = (&self.client, self.ended_before);
+        match self.workflow.transpose()? {
+            Some(name) => {
+                let runs = client.runs().of(name.as_str().to_owned())?;
+                client
+                    .prune_runs(runs, before, |_| true, &mut self.pass)
+                    .await?;
+            }
+            None => {
+                let runs = client.runs();
+                client
+                    .prune_runs(runs, before, |_| true, &mut self.pass)
+                    .await?;
+                client.prune_publications(before, &mut self.pass).await?;
+            }
+        }
+        Ok(self.pass.removed)
+    }
+}
+
+impl IntoFuture for Prune {
+    type Output = Result<usize, Error>;
+    type IntoFuture = super::Boxed<Result<usize, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.remove())
+    }
+}
+
+/// Is it the root of a tree that ended before then?
+fn goes(run: &RunView, ended_before: Timestamp) -> bool {
+    let row = &run.row;
+    row.parent.is_none() && row.state.has_ended() && row.changed_at < ended_before
+}
+
+impl Client {
     /// What was said about each queue, and about all the rest.
     async fn prune_kept(&self, keeping: &Keeping, pass: &mut Pass) -> Result<(), Error> {
         let now = self.now();
@@ -71,17 +187,14 @@ impl Client {
             let found = page.fetch().await?;
             let took = began.elapsed();
             let of_these = found.items.iter().filter(|run| which(run));
-            let old = of_these.map(|run| &run.row).filter(|row| {
-                let ended = row.state.has_ended() && row.changed_at < ended_before;
-                ended && row.parent.is_none()
-            });
-            let old: Vec<RunId> = old.map(|row| row.id).collect();
+            let old = of_these.filter(|run| goes(run, ended_before));
+            let old: Vec<RunId> = old.map(|run| run.row.id).collect();
             pass.looked(took, old.len(), found.items.len());
             let mut deletes = stream::iter(old)
                 .map(|run| self.delete(run))
                 .buffer_unordered(AT_ONCE);
             while let Some(deleted) = deletes.next().await {
-                pass.removed += unless_gone(deleted)?;
+                pass.went(unless_gone(deleted)?);
             }
             match found.items.last() {
                 Some(last) if found.more => page = page.after(last.row.id),
@@ -135,9 +248,17 @@ struct Pass {
     removed: usize,
     /// How long it looked at what stays.
     in_vain: Duration,
+    told: Option<Box<dyn FnMut(usize) + Send>>,
 }
 
 impl Pass {
+    fn went(&mut self, runs: usize) {
+        self.removed += runs;
+        if let Some(told) = &mut self.told {
+            told(self.removed);
+        }
+    }
+
     /// A page took so long to read, and so many of its items went.
     fn looked(&mut self, took: Duration, went: usize, items: usize) {
         let stays = items.saturating_sub(went) as f64 / items.max(1) as f64;

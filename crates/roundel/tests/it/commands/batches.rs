@@ -239,7 +239,9 @@ async fn co_11_an_ended_batch_is_pruned_with_its_commands(db: Db) {
     .await;
     soon(
         "the end",
-        process.prune(process.now().after(Duration::from_secs(60))),
+        process
+            .prune(process.now().after(Duration::from_secs(60)))
+            .into_future(),
     )
     .await
     .unwrap();
