@@ -104,6 +104,11 @@ impl Database {
         }
     }
 
+    /// Is it a schema on a server?
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self.at, At::Server(_))
+    }
+
     /// Is it a folder of objects?
     pub(crate) fn is_folder(&self) -> bool {
         matches!(self.at, At::Folder(_))

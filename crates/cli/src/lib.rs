@@ -32,6 +32,7 @@ mod batches;
 mod check;
 mod commands;
 mod database;
+mod doctor;
 mod exit;
 mod facts;
 mod incoming;
@@ -61,6 +62,7 @@ use clap::Subcommand;
 use roundel::EngineBuilder;
 
 pub use database::{Database, Place};
+pub use doctor::Doctor;
 pub use exit::Exit;
 
 use exit::Result;
@@ -123,6 +125,8 @@ pub enum Command {
     Backup(Backup),
     /// Make a database of a backup, and fence those who worked on the one before.
     Restore(Restore),
+    /// Look for what is wrong or unwise, and say what to do about it.
+    Doctor(Doctor),
     /// Check the file, and that what must be true of every run is.
     Verify(Verify),
     /// Replay every run in flight by this program, before it takes work: does each go on?
@@ -215,6 +219,7 @@ impl Command {
             Command::Retention(args) => args.output(),
             Command::Backup(args) => &args.output,
             Command::Restore(args) => &args.output,
+            Command::Doctor(args) => &args.output,
             Command::Verify(args) => &args.output,
             Command::Check(args) => &args.output,
             Command::Migrate(args) => &args.output,
@@ -226,6 +231,7 @@ impl Command {
         match self {
             Command::Backup(args) => return backup::make(&args, database).await,
             Command::Restore(args) => return backup::put_back(&args, database).await,
+            Command::Doctor(args) => return doctor::run(&args, database).await,
             Command::Verify(args) => return verify::run(&args, database).await,
             Command::Migrate(args) => return migrate::run(&args, database).await,
             Command::Move(args) => return relocate::run(&args, database).await,
@@ -257,6 +263,7 @@ impl Command {
             Command::Check(args) => check::run(&args, client).await,
             Command::Backup(_)
             | Command::Restore(_)
+            | Command::Doctor(_)
             | Command::Verify(_)
             | Command::Migrate(_)
             | Command::Move(_)

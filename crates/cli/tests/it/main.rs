@@ -6,6 +6,7 @@ mod canary;
 mod commands;
 mod cooperation;
 mod demo;
+mod doctor;
 mod ends;
 mod facts;
 mod faults;

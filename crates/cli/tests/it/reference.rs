@@ -68,6 +68,7 @@ const COMMANDS: [&[&str]; 68] = [
     &["retention", "run"],
     &["backup"],
     &["restore"],
+    &["doctor"],
     &["serve"],
     &["tokens", "add"],
     &["tokens", "list"],
