@@ -54,6 +54,7 @@ mod sql;
 mod start;
 mod stop;
 mod tokens;
+mod top;
 mod topics;
 mod verify;
 mod which;
@@ -113,6 +114,8 @@ pub enum Command {
     Audit(Audit),
     /// Ask the database in its own language: one statement that reads.
     Sql(Sql),
+    /// What goes on, live: rates, counts, queues, workers, what waits longest, what failed last.
+    Top(Top),
     /// Serve the API and the dashboard over HTTP.
     Serve(Serve),
     /// Who may ask the server for what.
@@ -157,6 +160,7 @@ pub use serve::Serve;
 pub use sql::Sql;
 pub use start::Start;
 pub use tokens::Tokens;
+pub use top::Top;
 pub use topics::{Publish, Topics};
 pub use verify::Verify;
 
@@ -214,6 +218,7 @@ impl Command {
             Command::Projections(args) => args.output(),
             Command::Audit(args) => args.output(),
             Command::Sql(args) => &args.output,
+            Command::Top(args) => &args.output,
             Command::Serve(args) => &args.output,
             Command::Tokens(args) => args.output(),
             Command::Retention(args) => args.output(),
@@ -259,6 +264,7 @@ impl Command {
             Command::Audit(args) => args.run(client).await,
             Command::Sql(args) => sql::run(&args, client).await,
             Command::Retention(args) => args.run(client).await,
+            Command::Top(args) => top::run(&args, client).await,
             Command::Serve(args) => args.run(client).await,
             Command::Check(args) => check::run(&args, client).await,
             Command::Backup(_)

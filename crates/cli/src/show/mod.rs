@@ -161,6 +161,11 @@ impl Screen {
         lines
     }
 
+    /// What there is, to be written by another.
+    pub(crate) fn take(&mut self) -> String {
+        std::mem::take(&mut self.text)
+    }
+
     /// Writes what there is. Whoever looked may have gone; that is no error.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let text = std::mem::take(&mut self.text);

@@ -24,4 +24,5 @@ mod serve;
 mod sql;
 mod states;
 mod support;
+mod top;
 mod verify;

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 68] = [
+const COMMANDS: [&[&str]; 69] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -64,6 +64,7 @@ const COMMANDS: [&[&str]; 68] = [
     &["audit"],
     &["audit", "verify"],
     &["sql"],
+    &["top"],
     &["retention", "show"],
     &["retention", "run"],
     &["backup"],
