@@ -4,6 +4,7 @@
 mod bench;
 mod demo;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
@@ -40,6 +41,12 @@ enum Command {
         /// Which shell.
         shell: Shell,
     },
+    /// Print the man page, or write one for every command.
+    Man {
+        /// Write them all into this folder, which is made if it is not there.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -65,6 +72,14 @@ fn main() -> ExitCode {
                 complete(shell);
                 Ok(())
             }
+            Command::Man { dir } => manual(dir.as_deref()).map_err(|error| {
+                let folder = dir.unwrap_or_default();
+                format!(
+                    "the pages cannot be written to {}: {error}",
+                    folder.display()
+                )
+                .into()
+            }),
         };
         match done {
             Ok(()) => Exit::Done,
@@ -90,4 +105,34 @@ fn complete(shell: Shell) {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "roundel", &mut script);
     let _ = std::io::Write::write_all(&mut std::io::stdout(), &script);
+}
+
+/// Prints the page of the whole command, or writes one for each of its commands too.
+fn manual(folder: Option<&Path>) -> std::io::Result<()> {
+    let mut command = Cli::command();
+    command.build();
+    let Some(folder) = folder else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command).render(&mut page)?;
+        // Whoever reads it may stop early.
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), &page);
+        return Ok(());
+    };
+    std::fs::create_dir_all(folder)?;
+    pages(&command, "roundel", folder)
+}
+
+/// `roundel-runs-show.1`, as `man roundel runs show` finds it.
+fn pages(command: &clap::Command, name: &str, folder: &Path) -> std::io::Result<()> {
+    let title: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone().name(title)).render(&mut page)?;
+    std::fs::write(folder.join(format!("{name}.1")), page)?;
+    let below = command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set());
+    for below in below.filter(|below| below.get_name() != "help") {
+        pages(below, &format!("{name}-{}", below.get_name()), folder)?;
+    }
+    Ok(())
 }

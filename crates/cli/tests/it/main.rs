@@ -12,6 +12,7 @@ mod facts;
 mod faults;
 mod follow;
 mod looks;
+mod man;
 mod messages;
 mod mounted;
 mod moving;

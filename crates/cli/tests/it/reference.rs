@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 69] = [
+const COMMANDS: [&[&str]; 70] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -70,6 +70,7 @@ const COMMANDS: [&[&str]; 69] = [
     &["backup"],
     &["restore"],
     &["doctor"],
+    &["man"],
     &["serve"],
     &["tokens", "add"],
     &["tokens", "list"],
