@@ -6,6 +6,7 @@ use clap::Args;
 use roundel::{Client, Engine, EngineBuilder};
 
 use crate::exit::{Exit, Failed, Result};
+use crate::remote::Remote;
 
 /// Which database: a file, a server, or one that the program has open.
 #[derive(Clone)]
@@ -195,7 +196,8 @@ impl Connected {
 /// Arguments that say which file, for commands that have none of their own.
 #[derive(Args, Clone)]
 pub struct Place {
-    /// The database: a file that is there, `postgres://user@host/database`, or `folder:PATH`.
+    /// The database: a file that is there, `postgres://user@host/database`, or `folder:PATH`; or a
+    /// server's API, `http://localhost:8462`, for the commands that it has.
     #[arg(
         long,
         global = true,
@@ -235,6 +237,9 @@ pub struct Place {
         help_heading = "Database"
     )]
     reader: Option<String>,
+    /// The token for a server's API; else it is read from ROUNDEL_TOKEN.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Database")]
+    token_file: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Place {
@@ -245,6 +250,18 @@ impl std::fmt::Debug for Place {
 }
 
 impl Place {
+    /// The server whose API they name, if it is one.
+    #[must_use]
+    pub fn remote(&self) -> Option<Remote> {
+        let url = self.db.to_str()?;
+        let known = url.starts_with("http://") || url.starts_with("https://");
+        known.then(|| Remote {
+            url: url.to_owned(),
+            namespace: self.namespace.clone(),
+            token_file: self.token_file.clone(),
+        })
+    }
+
     /// The URL of the server that they name, if it is one.
     #[must_use]
     pub fn server(&self) -> Option<&str> {

@@ -43,6 +43,7 @@ mod payload;
 mod projections;
 mod queues;
 mod relocate;
+mod remote;
 mod retention;
 mod runs;
 mod schedules;
@@ -65,6 +66,7 @@ use roundel::EngineBuilder;
 pub use database::{Database, Place};
 pub use doctor::Doctor;
 pub use exit::Exit;
+pub use remote::{Remote, unknown_arguments};
 
 use exit::Result;
 use show::Output;
@@ -197,6 +199,12 @@ impl Command {
                 failed.exit
             }
         }
+    }
+
+    /// Is it about files of its own, wherever the database is?
+    #[must_use]
+    pub fn needs_no_database(&self) -> bool {
+        matches!(self, Command::Tokens(_))
     }
 
     fn output(&self) -> &Output {

@@ -65,7 +65,13 @@ fn main() -> ExitCode {
     };
     let exit = runtime.block_on(async {
         let done = match cli.command {
-            Command::Common(command) => return command.run(&cli.place.database()).await,
+            Command::Common(command) => {
+                let remote = cli.place.remote().filter(|_| !command.needs_no_database());
+                return match remote {
+                    Some(remote) => remote.run(&matches).await,
+                    None => command.run(&cli.place.database()).await,
+                };
+            }
             Command::Demo(args) => demo::run(args, server.as_deref()).await,
             Command::Bench(command) => bench::run(command, server.as_deref()).await,
             Command::Completions { shell } => {
@@ -135,4 +141,17 @@ fn pages(command: &clap::Command, name: &str, folder: &Path) -> std::io::Result<
         pages(below, &format!("{name}-{}", below.get_name()), folder)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_of_a_server_can_be_written() {
+        let mut command = Cli::command();
+        command.build();
+        let unknown = roundel_cli::unknown_arguments(&command);
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
 }

@@ -20,6 +20,7 @@ mod pages;
 mod projections;
 mod queues;
 mod reference;
+mod remote;
 mod schedules;
 mod serve;
 mod sql;

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 70] = [
+const COMMANDS: [&[&str]; 71] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],

@@ -1,0 +1,159 @@
+//! What a server answered, for people and for programs. Nothing of it is trusted: control
+//! characters are shown as text.
+
+use serde_json::Value;
+
+use super::table::Shown;
+use crate::show::table::{self, flexible, plain};
+use crate::show::{Output, Screen, Style, clean, time};
+
+/// Characters of a value in a line of its own.
+const VALUE: usize = 200;
+/// Levels of a tree that are drawn.
+const LEVELS: usize = 64;
+
+pub(super) fn list(output: &Output, screen: &mut Screen, shown: Shown, items: &[Value]) {
+    if output.json {
+        items.iter().for_each(|item| screen.json(item));
+        return;
+    }
+    let Shown::List(fields) = shown else {
+        unreachable!("a list is shown as one")
+    };
+    if items.is_empty() {
+        output.note("there are none");
+        return;
+    }
+    let heads: Vec<String> = fields.iter().map(|field| field.replace('_', " ")).collect();
+    let columns: Vec<_> = heads.iter().map(|head| flexible(head)).collect();
+    let rows = items.iter().map(|item| {
+        let cells = fields.iter().map(|field| plain(text(field, &item[*field])));
+        cells.collect()
+    });
+    table::show(screen, &columns, &rows.collect::<Vec<_>>());
+}
+
+pub(super) fn one(output: &Output, screen: &mut Screen, shown: Shown, answer: &Value) {
+    if output.json {
+        screen.json(answer);
+        return;
+    }
+    match shown {
+        Shown::Run => run(screen, answer),
+        Shown::Tree => {
+            tree(screen, &answer["top"], 0);
+            let left = answer["left_out"].as_u64().unwrap_or_default();
+            if left > 0 || answer["more"] == true {
+                screen.line(&format!("… {left} more"));
+            }
+        }
+        Shown::Field(name) if !answer[name].is_null() => {
+            screen.line(&clean(&text(name, &answer[name])));
+        }
+        _ => fields(screen, answer, &[]),
+    }
+}
+
+fn fields(screen: &mut Screen, answer: &Value, but: &[&str]) {
+    for (name, value) in answer.as_object().into_iter().flatten() {
+        let empty = value.is_null() || *value == Value::Array(Vec::new());
+        if empty || but.contains(&name.as_str()) {
+            continue;
+        }
+        let head = screen.paint(
+            Style::Dim,
+            &format!("{:<14}", clean(&name.replace('_', " "))),
+        );
+        let value = crate::show::cut(&clean(&text(name, value)), VALUE);
+        screen.line(&format!("{head}{value}"));
+    }
+}
+
+fn run(screen: &mut Screen, answer: &Value) {
+    fields(
+        screen,
+        answer,
+        &["journal", "why", "children", "mailbox", "labels"],
+    );
+    for reason in answer["why"].as_array().into_iter().flatten() {
+        let head = screen.paint(Style::Dim, "why           ");
+        screen.line(&format!("{head}{}", clean(&text("", reason))));
+    }
+    screen.line("");
+    let begin = answer["journal"][0]["at"].as_i64().unwrap_or_default();
+    for moment in answer["journal"].as_array().into_iter().flatten() {
+        let at = moment["at"].as_i64().unwrap_or_default();
+        let since = std::time::Duration::from_micros(at.abs_diff(begin));
+        let number = moment["number"].as_u64().unwrap_or_default();
+        let front = format!("{number:>5}  {:>12}  ", format!("+{}", time::span(since)));
+        let front = screen.paint(Style::Dim, &front);
+        let style = match moment["style"].as_str() {
+            Some("good") => Style::Good,
+            Some("bad") => Style::Bad,
+            Some("look") => Style::Look,
+            Some("busy") => Style::Busy,
+            Some("dim") => Style::Dim,
+            _ => Style::Plain,
+        };
+        let said = screen.paint(style, &clean(&text("", &moment["text"])));
+        let value = crate::show::cut(&clean(&text("", &moment["value"])), VALUE);
+        let value = screen.paint(Style::Dim, &format!("  {value}"));
+        screen.line(format!("{front}{said}{value}").trim_end());
+    }
+    for (name, of) in [("children", "run"), ("mailbox", "signal")] {
+        let items = answer[name].as_array().map_or(&[][..], Vec::as_slice);
+        if !items.is_empty() {
+            screen.line("");
+            screen.line(&screen.paint(Style::Head, name));
+        }
+        for item in items {
+            let state = text("", &item["state"]);
+            screen.line(clean(&format!("  {}  {state}", text("", &item[of]))).trim_end());
+        }
+    }
+}
+
+fn tree(screen: &mut Screen, node: &Value, level: usize) {
+    let (state, workflow) = (text("", &node["state"]), text("", &node["workflow"]));
+    let by = match &node["set_off_by"] {
+        Value::String(by) => format!("  by {by}"),
+        _ => String::new(),
+    };
+    let line = format!("{workflow}  {state}  {}{by}", text("", &node["run"]));
+    screen.line(&format!("{}{}", "  ".repeat(level), clean(&line)));
+    if level >= LEVELS {
+        return;
+    }
+    for child in node["children"].as_array().into_iter().flatten() {
+        tree(screen, child, level + 1);
+    }
+}
+
+/// A value as people read it; times as times.
+fn text(name: &str, value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if is_time(name) => {
+            let at = number.as_i64().map(roundel::Timestamp);
+            at.map_or_else(|| number.to_string(), time::utc)
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(|item| text("", item)).collect();
+            items.join(", ")
+        }
+        Value::Object(fields) => match fields.get("message") {
+            Some(message) => text("", message),
+            None => {
+                let pairs = fields.iter();
+                let pairs = pairs.map(|(name, value)| format!("{name}={}", text(name, value)));
+                pairs.collect::<Vec<_>>().join(" ")
+            }
+        },
+        other => other.to_string(),
+    }
+}
+
+fn is_time(name: &str) -> bool {
+    name.ends_with("_at") || matches!(name, "at" | "since" | "now" | "lease_until")
+}

@@ -1,0 +1,172 @@
+//! Commands on a server, by its URL.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Place, Said, said};
+
+/// A server, which goes with this value.
+struct Server {
+    child: Child,
+    url: String,
+    token: String,
+}
+
+impl Server {
+    fn start(place: &Place, role: &str) -> Server {
+        let add = ["tokens", "add", "ada", "--role", role, "--json"];
+        let added = said(&mut place.command(&add)).ok().json();
+        let token = added["token"].as_str().expect("a token").to_owned();
+        let serve = [
+            "--db",
+            "runs.db",
+            "serve",
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+        ];
+        let mut child = place
+            .command(&serve)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("piped");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let told: Value = serde_json::from_str(&line).expect("JSON");
+        let url = format!("http://{}", told["address"].as_str().expect("an address"));
+        Server { child, url, token }
+    }
+
+    fn run(&self, place: &Place, args: &[&str]) -> Said {
+        let mut command = place.command(args);
+        said(
+            command
+                .args(["--db", &self.url])
+                .env("ROUNDEL_TOKEN", &self.token),
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What is sent, and what holds it back.
+fn commands_and_queues(ask: &dyn Fn(&[&str]) -> Said) {
+    ask(&["queues", "pause", "mail"]).ok();
+    assert!(ask(&["queues"]).ok().out.contains("mail"));
+    ask(&["commands", "send", "mail", "1", "--id", "one"]).ok();
+    assert!(ask(&["commands", "list", "mail"]).ok().out.contains("one"));
+    assert!(
+        ask(&["commands", "show", "mail", "one"])
+            .ok()
+            .out
+            .contains("ready")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_answers_as_its_database_does() {
+    let place = Place::new().await;
+    let worker = place.worker().await;
+    let server = Server::start(&place, "operator");
+    let ask = |args: &[&str]| server.run(&place, args);
+    let start = [
+        "start",
+        "ask",
+        "\"a \\u0000 b 12345678901234567890\"",
+        "--key",
+        "k",
+    ];
+    let started = ask(&[&start[..], &["--label", "a=b", "--json"]].concat())
+        .ok()
+        .json();
+    assert_eq!(started["new"], true);
+    assert_eq!(
+        ask(&[&start[..], &["--json"]].concat()).ok().json()["new"],
+        false
+    );
+    ask(&["start", "break", "--key", "b", "--priority", "3"]).ok();
+    while ask(&["parked", "list", "--json"]).ok().out.is_empty() {}
+    while ask(&["runs", "show", "k", "--json"]).ok().json()["state"] != "waiting" {}
+    // What programs are told is the same.
+    for args in [
+        &["runs", "list", "--limit", "1", "--json"][..],
+        &["runs", "list", "--state", "parked", "--json"],
+        &["runs", "list", "--label", "a=b", "--json"],
+        &["parked", "list", "--json"],
+        &["parked", "groups", "--json"],
+    ] {
+        let (there, here) = (ask(args).ok().out, place.run(args).ok().out);
+        assert_eq!(there, here, "{args:?}");
+        assert!(!there.is_empty(), "{args:?}");
+    }
+    let shown = ask(&["runs", "show", "k"]).ok().out;
+    for part in ["ask", "started `ask`", "waiting"] {
+        assert!(shown.contains(part), "`{part}` is missing: {shown}");
+    }
+    assert!(ask(&["runs", "tree", "k"]).ok().out.contains("greet"));
+    assert!(ask(&["runs", "why", "k"]).ok().out.contains("answer"));
+    let sent = ask(&["signal", "k", "answer", "\"yes\"", "--json"])
+        .ok()
+        .json();
+    assert_ne!(sent["sent"], Value::Null, "{sent}");
+    let id = ask(&["parked", "list", "--json"]).ok().json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    ask(&["parked", "cancel", &id, "--reason", "enough"]).ok();
+    commands_and_queues(&ask);
+    // It is audited in the name of the token.
+    let audit = ask(&["audit", "--json", "--limit", "100"]).ok().out;
+    assert!(
+        audit.contains("\"ada\"") && audit.contains("enough"),
+        "{audit}"
+    );
+    ask(&["start", "ask", "\"why\"", "--key", "c"]).ok();
+    ask(&["runs", "cancel", "c"]).ok();
+    while ask(&["runs", "show", "c", "--json"]).ok().json()["state"] != "cancelled" {}
+    worker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_does_not_have_is_said() {
+    let place = Place::new().await;
+    let server = Server::start(&place, "viewer");
+    let ask = |args: &[&str]| server.run(&place, args);
+    ask(&["runs", "show", "no"]).fails(3, &["404", "not_found"]);
+    ask(&["start", "greet"]).fails(1, &["403", "forbidden", "--role"]);
+    ask(&["verify"]).fails(2, &["`verify` needs the database itself", "runs list"]);
+    ask(&["backup", "a.db"]).fails(2, &["`backup` needs the database"]);
+    ask(&[
+        "runs",
+        "list",
+        "--after",
+        "0199ab00-0000-7000-8000-000000000000",
+    ])
+    .fails(2, &["does not know `after`"]);
+    ask(&["start", "greet", "--wait"]).fails(2, &["does not know `wait`"]);
+    ask(&["runs", "cancel", "--all", "--yes"]).fails(2, &["does not know"]);
+    ask(&["runs", "cancel", "k", "--operator", "eve"]).fails(2, &["the token says who"]);
+    let mut none = place.command(&["runs", "list", "--db", &server.url]);
+    said(none.env_remove("ROUNDEL_TOKEN")).fails(2, &["needs a token", "tokens add"]);
+    let mut wrong = place.command(&["runs", "list", "--db", &server.url]);
+    said(wrong.env("ROUNDEL_TOKEN", "rdl_wrong")).fails(1, &["401", "ROUNDEL_TOKEN"]);
+    std::fs::write(
+        place.folder.path().join("token"),
+        format!("{}\n", server.token),
+    )
+    .unwrap();
+    let args = ["runs", "list", "--db", &server.url, "--token-file", "token"];
+    said(place.command(&args).env_remove("ROUNDEL_TOKEN")).ok();
+    let mut gone = place.command(&["runs", "list", "--db", "http://127.0.0.1:1"]);
+    said(gone.env("ROUNDEL_TOKEN", "rdl_x")).fails(5, &["cannot be asked"]);
+    let mut far = place.command(&["runs", "list", "--db", "http://example.com"]);
+    said(far.env("ROUNDEL_TOKEN", "rdl_x")).fails(2, &["in the clear", "ssh -L"]);
+}
