@@ -61,7 +61,8 @@ impl Committer {
             _ => None,
         };
         let again = |start| removals.iter().any(|item| removed(item) == Some(start));
-        self.kept.is_likely(item.op()) && !starts.is_some_and(again)
+        let lanes = self.session.known().0;
+        self.kept.is_likely(item.op(), lanes) && !starts.is_some_and(again)
     }
 }
 
