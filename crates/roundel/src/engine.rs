@@ -404,12 +404,7 @@ impl EngineBuilder {
         let post = Arc::new(Post::new(store.clone(), counters.clone()));
         let (namespace, sweep) = (config.namespace.clone(), config.sweep);
         let shared = (counters.clone(), rests.clone());
-        let mut handlers = self.handlers;
-        if !handlers.is_empty() {
-            handlers.insert((BATCH, 1), erased(crate::batch::run));
-            handlers.insert((SCHEDULE, 1), erased(crate::schedule::run));
-        }
-        let handlers = Arc::new(handlers);
+        let handlers = Arc::new(with_own(self.handlers));
         let code = Arc::new(Code::of(handlers.clone(), &config));
         let worker = Arc::new(Worker::new(config, post.clone(), handlers, shared));
         let facts = Arc::new(Notify::new());
@@ -462,4 +457,13 @@ impl EngineBuilder {
         (engine.follower, engine.pruner) = (follower, pruner);
         Ok(engine)
     }
+}
+
+/// Whoever works on anything also has the engine's own workflows.
+fn with_own(mut handlers: Handlers) -> Handlers {
+    if !handlers.is_empty() {
+        handlers.insert((BATCH, 1), erased(crate::batch::run));
+        handlers.insert((SCHEDULE, 1), erased(crate::schedule::run));
+    }
+    handlers
 }

@@ -158,7 +158,8 @@ fn look_at_runs(page: &Page, runs: &[String]) {
                 const left = await run(page, {{ namespace: 'default', rest: [id], asked: {{}},
                     me: {{ may: ['operate'] }}, current: () => true, go: () => {{}} }});
                 left?.();
-                if (!page.innerText.includes(id) || !page.innerText.includes('Journal')) bad.push(id);
+                const text = page.innerText;
+                if (!text.includes(id) || !text.includes('Journal')) bad.push(id);
                 bad.push(...{STRANGE});
             }}
             return bad;

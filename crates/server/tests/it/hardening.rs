@@ -168,58 +168,61 @@ async fn n2_two_hundred_bodies_that_trickle_are_not_waited_for() {
     place.engine.shutdown().await;
 }
 
+/// What it is, how it says how long it is, and what follows.
+const AMBIGUOUS: &[(&str, &str, &str)] = &[
+    (
+        "both",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "0\r\n\r\n",
+    ),
+    (
+        "both, turned",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        "0\r\n\r\n",
+    ),
+    ("two lengths", "Content-Length: 0\r\nContent-Length: 9", ""),
+    ("two in one", "Content-Length: 0, 9", ""),
+    ("a sign", "Content-Length: +0", ""),
+    ("below nothing", "Content-Length: -1", ""),
+    ("in hex", "Content-Length: 0x0", ""),
+    ("too large", "Content-Length: 99999999999999999999", ""),
+    (
+        "not the last",
+        "Transfer-Encoding: chunked, identity",
+        "0\r\n\r\n",
+    ),
+    ("unknown", "Transfer-Encoding: xchunked", "0\r\n\r\n"),
+    ("a space before", "Transfer-Encoding : chunked", "0\r\n\r\n"),
+    ("a tab before", "Transfer-Encoding\t: chunked", "0\r\n\r\n"),
+    ("folded", "Transfer-Encoding:\r\n chunked", "0\r\n\r\n"),
+    (
+        "a line feed",
+        "X: 1\nTransfer-Encoding: chunked\r\nContent-Length: 3",
+        "0\r\n\r\n",
+    ),
+    (
+        "no length in a chunk",
+        "Transfer-Encoding: chunked",
+        "\r\n\r\n",
+    ),
+    ("a signed chunk", "Transfer-Encoding: chunked", "-1\r\n\r\n"),
+    (
+        "a huge chunk",
+        "Transfer-Encoding: chunked",
+        "ffffffffffffffffff\r\n\r\n",
+    ),
+];
+
 #[tokio::test]
 async fn n7_no_request_is_read_in_two_ways() {
     let place = Place::new().await;
     let token = place.token(Role::Admin);
     // Behind each there is a second request, for whoever would take it for one.
     let hidden = format!(
-        "DELETE /api/v1/default/schedules/hidden HTTP/1.1\r\nHost: localhost\r\n\
+        "PUT /api/v1/default/schedules/hidden HTTP/1.1\r\nHost: localhost\r\n\
          Authorization: Bearer {token}\r\n\r\n"
     );
-    for (what, lengths, body) in [
-        (
-            "both",
-            "Content-Length: 5\r\nTransfer-Encoding: chunked",
-            "0\r\n\r\n",
-        ),
-        (
-            "both, turned",
-            "Transfer-Encoding: chunked\r\nContent-Length: 5",
-            "0\r\n\r\n",
-        ),
-        ("two lengths", "Content-Length: 0\r\nContent-Length: 9", ""),
-        ("two in one", "Content-Length: 0, 9", ""),
-        ("a sign", "Content-Length: +0", ""),
-        ("below nothing", "Content-Length: -1", ""),
-        ("in hex", "Content-Length: 0x0", ""),
-        ("too large", "Content-Length: 99999999999999999999", ""),
-        (
-            "not the last",
-            "Transfer-Encoding: chunked, identity",
-            "0\r\n\r\n",
-        ),
-        ("unknown", "Transfer-Encoding: xchunked", "0\r\n\r\n"),
-        ("a space before", "Transfer-Encoding : chunked", "0\r\n\r\n"),
-        ("a tab before", "Transfer-Encoding\t: chunked", "0\r\n\r\n"),
-        ("folded", "Transfer-Encoding:\r\n chunked", "0\r\n\r\n"),
-        (
-            "a line feed",
-            "X: 1\nTransfer-Encoding: chunked\r\nContent-Length: 3",
-            "0\r\n\r\n",
-        ),
-        (
-            "no length in a chunk",
-            "Transfer-Encoding: chunked",
-            "\r\n\r\n",
-        ),
-        ("a signed chunk", "Transfer-Encoding: chunked", "-1\r\n\r\n"),
-        (
-            "a huge chunk",
-            "Transfer-Encoding: chunked",
-            "ffffffffffffffffff\r\n\r\n",
-        ),
-    ] {
+    for (what, lengths, body) in AMBIGUOUS {
         let bytes = format!(
             "POST /api/v1/default/runs HTTP/1.1\r\nHost: localhost\r\n\
              Authorization: Bearer {token}\r\nContent-Type: application/json\r\n\

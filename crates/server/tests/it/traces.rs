@@ -110,6 +110,15 @@ fn attribute<'s>(of: &'s Value, name: &str) -> &'s Value {
     &found.unwrap_or_else(|| panic!("no `{name}` in {of:#}"))["value"]
 }
 
+fn assert_timed(span: &Value) {
+    let time = |name: &str| span[name].as_str().unwrap().parse::<u64>().unwrap();
+    let (start, end) = (time("startTimeUnixNano"), time("endTimeUnixNano"));
+    assert!(
+        start <= end && start > 1_600_000_000_000_000_000,
+        "{span:#}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h9_a_tree_of_runs_is_one_trace_from_the_caller_to_the_called() {
     let (url, told) = collector(TAKEN).await;
@@ -170,14 +179,7 @@ async fn h9_a_tree_of_runs_is_one_trace_from_the_caller_to_the_called() {
     assert_eq!(hotel["parentSpanId"], child["spanId"]);
     assert_eq!(hotel["links"][0]["spanId"], trip["spanId"]);
     assert_eq!(named(&spans, "step room")["parentSpanId"], hotel["spanId"]);
-    for span in &spans {
-        let time = |name: &str| span[name].as_str().unwrap().parse::<u64>().unwrap();
-        let (start, end) = (time("startTimeUnixNano"), time("endTimeUnixNano"));
-        assert!(
-            start <= end && start > 1_600_000_000_000_000_000,
-            "{span:#}"
-        );
-    }
+    spans.iter().for_each(assert_timed);
     // P1: nothing of what was given, returned or said.
     let all = told.lock().unwrap().join("\n");
     assert!(!all.contains(SECRET), "{all}");

@@ -82,7 +82,8 @@ const HANDLERS: &[&str] = &[
     "onbeforetoggle",
 ];
 
-/// Ways to say where a link leads; each stands in an attribute of every element that leads somewhere.
+/// Ways to say where a link leads; each stands in an attribute of every element that leads
+/// somewhere.
 const PLACES: &[&str] = &[
     "javascript:hacked()",
     "java\tscript:hacked()",

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    DocumentId, Hint, Lane, LaneId, Name, Need, Op, PublicationId, Reply, Rows, RunChange, RunId,
-    Stage, Tail, Timestamp, WorkerId, decide, limits, needs,
+    DocumentId, Hint, Lane, LaneId, Need, Op, PublicationId, Reply, Rows, RunChange, RunId, Stage,
+    Tail, Timestamp, WorkerId, decide, limits, needs,
 };
 
 use super::clock::ServerClock;
@@ -25,7 +25,7 @@ use super::link::{Link, values};
 use super::load::{LANES, Loading, Wanted};
 use super::locks::Patience;
 use super::marks::Marks;
-use super::search::Asked;
+use super::search::{Asked, Found};
 use super::trouble::Trouble;
 use super::values::{Id, Xid};
 use super::write::{self, Turn};
@@ -38,19 +38,6 @@ const LOOK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bi
      (SELECT coalesce(max(id), 0) FROM roundel_lane)::bigint";
 /// Whoever makes lanes does it alone.
 const LOCK_LANES: &str = "LOCK TABLE roundel_lane IN SHARE ROW EXCLUSIVE MODE";
-
-/// What a search for runs found.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Found {
-    /// In the order in which they are to be taken.
-    pub(super) runs: Vec<RunId>,
-    /// When the next one is due.
-    pub(super) next: Option<Timestamp>,
-    /// There is nothing but what others have, for now.
-    pub(super) missed: bool,
-    /// In lanes with too many flow keys, the last that was looked at.
-    pub(super) looked_at: BTreeMap<LaneId, Name>,
-}
 
 /// What was searched for one operation.
 #[derive(Default)]

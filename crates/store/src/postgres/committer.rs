@@ -227,7 +227,7 @@ impl Committer {
             }
             Ok(Err((trouble, came))) => {
                 self.session.forget();
-                self.fail(link, (batch, patience), trouble, came)
+                self.fail(link, (batch, patience), trouble, came.map(|came| *came))
             }
             Err(panic) => {
                 self.session.forget();
@@ -420,7 +420,7 @@ async fn transact(
     (link, number): (&mut Link, u64),
     batch: &[Item],
     patience: Patience,
-) -> Result<Came, (Trouble, Option<Came>)> {
+) -> Result<Came, (Trouble, Option<Box<Came>>)> {
     let written = timeout(shared.flight(), async {
         let begin = if shared.keeps {
             "BEGIN"
@@ -445,10 +445,10 @@ async fn transact(
     let committed = timeout(shared.flight(), link.run("COMMIT")).await;
     match committed {
         Ok(Ok(())) => Ok(came),
-        Ok(Err(error)) => Err((Trouble::of_commit(error), Some(came))),
+        Ok(Err(error)) => Err((Trouble::of_commit(error), Some(Box::new(came)))),
         Err(_) => {
             let message = "the commit was not answered".into();
-            Err((Trouble::Doubt(message), Some(came)))
+            Err((Trouble::Doubt(message), Some(Box::new(came))))
         }
     }
 }

@@ -7,7 +7,6 @@ use std::time::Instant;
 use roundel_core::{LaneId, Name, RunId, Timestamp, WorkerId, limits};
 use sqlx::postgres::{PgArguments, PgRow};
 
-use super::batch::Found;
 use super::keys::OfKeys;
 use super::link::{add_arrays, values};
 use super::load::Loading;
@@ -15,6 +14,19 @@ use super::marks::{Level, Marks};
 use super::trouble::Trouble;
 use super::values::Id;
 use crate::cells::{self, Cells, number};
+
+/// What a search for runs found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// In the order in which they are to be taken.
+    pub(super) runs: Vec<RunId>,
+    /// When the next one is due.
+    pub(super) next: Option<Timestamp>,
+    /// There is nothing but what others have, for now.
+    pub(super) missed: bool,
+    /// In lanes with too many flow keys, the last that was looked at.
+    pub(super) looked_at: BTreeMap<LaneId, Name>,
+}
 
 /// Goes through the priorities of each lane by seeks, so that what is not due yet is never looked
 /// at, however much of it there is. Of each level: those that are due, and when the next is.
