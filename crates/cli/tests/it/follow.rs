@@ -133,6 +133,12 @@ async fn a_run_that_goes_on_as_new_is_followed_through_all_of_it() {
         (&run["state"], &run["execution"]),
         (&"completed".into(), &3.into())
     );
+    // Each is told to its end, however fast the next one began.
+    for execution in 1..=2 {
+        let goes_on = |line: &&Value| line["text"] == "continues as new";
+        let of = entries.iter().filter(|line| line["execution"] == execution);
+        assert_eq!(of.filter(goes_on).count(), 1, "{execution}: {entries:?}");
+    }
     // Each execution's entries are numbered from 1 without gaps.
     for execution in 2..=3 {
         let of = entries.iter().filter(|line| line["execution"] == execution);
