@@ -1,19 +1,13 @@
 //! The server's own accept loop: a head that does not come in time, has too many headers or is too
 //! long, ends its connection; there are so many connections and no more. HTTP/1 only.
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::http::{HeaderValue, Request, Response, header};
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -143,11 +137,7 @@ where
 {
     let mut stopping = shared.stopping.subscribe();
     let limits = &shared.limits;
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(|request: Request<Incoming>| {
-        let chunks = request.headers().contains_key(header::TRANSFER_ENCODING);
-        last_after_chunks(chunks, router.call(request))
-    });
+    let service = TowerToHyperService::new(router);
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -170,18 +160,4 @@ where
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
-}
-
-/// What follows a body in chunks on the same connection is not read: a proxy that went by another
-/// length may take it for part of that body, or that body for a request (RFC 9112, 6.1).
-async fn last_after_chunks(
-    chunks: bool,
-    answer: impl Future<Output = Result<Response<Body>, Infallible>>,
-) -> Result<Response<Body>, Infallible> {
-    let mut response = answer.await?;
-    if chunks {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-    }
-    Ok(response)
 }
