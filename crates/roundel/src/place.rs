@@ -173,8 +173,8 @@ impl EngineBuilder {
         self
     }
 
-    /// In PostgreSQL, operators' own statements ([`crate::Client::sql`]) come by this URL: as a role
-    /// that may only read, and only what they may see. The role of the engine's URL unless said.
+    /// In PostgreSQL, operators' own statements ([`crate::Client::sql`]) come by this URL: as a
+    /// role that may only read, and only what they may see. That of the engine's URL unless said.
     pub fn reader(mut self, url: impl Into<String>) -> Self {
         self.opening.reader = Some(url.into());
         self
