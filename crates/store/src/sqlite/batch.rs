@@ -175,7 +175,7 @@ impl<'c> Session<'c> {
         }
         self.rows.forget_rest();
         self.rows.forget_runs(RUNS_KEPT);
-        self.loads.forget();
+        self.loads.forget_rest();
         self.rows.take_hints()
     }
 
@@ -232,6 +232,11 @@ impl<'c> Session<'c> {
 
     fn load(&mut self, need: Need) -> rusqlite::Result<()> {
         if self.loads.has(&need, &self.rows) {
+            return Ok(());
+        }
+        if let Need::Watchers(run) = need
+            && self.loads.is_unwatched(run, &self.rows)?
+        {
             return Ok(());
         }
         if is_search(&need) {

@@ -144,9 +144,26 @@ impl<'c> Loads<'c> {
         again(&self.mail) + again(&self.offers) + again(&self.waiters) + self.due.prepared_again()
     }
 
-    /// Rows other than runs were dropped from memory.
+    /// All rows were dropped from memory.
     pub(super) fn forget(&mut self) {
         self.whole.clear();
+    }
+
+    /// Rows other than runs and projections were.
+    pub(super) fn forget_rest(&mut self) {
+        let kept = |need: &Need| matches!(need, Need::Projections(_));
+        self.whole.retain(kept);
+    }
+
+    /// Does nobody wait for the end of this run, in the database or in memory? Then that is known
+    /// from now on, and nothing had to be written first to learn it.
+    pub(super) fn is_unwatched(&mut self, run: RunId, rows: &Rows) -> Result<bool> {
+        let unwatched =
+            rows.watchers_of(run).next().is_none() && !self.watches.exists([run.as_bytes()])?;
+        if unwatched {
+            self.whole.insert(Need::Watchers(run));
+        }
+        Ok(unwatched)
     }
 
     pub(super) fn lanes(&mut self) -> Result<Vec<Lane>> {
