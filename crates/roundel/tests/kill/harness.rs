@@ -276,7 +276,7 @@ async fn afterlife(ground: Ground, worker: Worker) -> Afterlife {
 }
 
 /// Repeats what the database was too busy for, as any client would: under the same key.
-async fn until_done<T, F, Fut>(mut ask: F) -> T
+pub(crate) async fn until_done<T, F, Fut>(mut ask: F) -> T
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, Error>>,

@@ -154,6 +154,11 @@ async fn all(kills: u64, seed: u64) -> Vec<bool> {
     if is_wanted("kill_on_server") {
         well.push(tokio::spawn(on_server::part(seed)).await.unwrap_or(false));
     }
+    #[cfg(feature = "postgres")]
+    if is_wanted("kill_facts_on_server") {
+        let part = tokio::spawn(facts::part_on_server(seed));
+        well.push(part.await.unwrap_or(false));
+    }
     well
 }
 
@@ -166,7 +171,8 @@ fn main() {
     let as_what = arguments.next();
     if as_what.as_deref() == Some(facts::BOOKKEEPER) {
         let file = arguments.next().expect("a process is given its file");
-        let ended = runtime.block_on(facts::keep_books(Path::new(&file)));
+        let server: Vec<String> = arguments.collect();
+        let ended = runtime.block_on(facts::keep_books(Path::new(&file), &server));
         panic!("a process ended by itself: {ended:?}");
     }
     if as_what.as_deref() == Some(process::WORKER) {

@@ -16,29 +16,53 @@ const WORKERS: usize = 3;
 /// The blows of a test run.
 const BLOWS: &str = "20,20,4,2,16";
 
-/// Returns whether all is well.
-pub(crate) async fn part(seed: u64) -> bool {
+/// A server of one's own, with a proxy before it.
+pub(crate) struct Stage {
+    pub(crate) server: Server,
+    pub(crate) schema: Schema,
+    pub(crate) proxy: Proxy,
+    pub(crate) site: Site,
+    /// It goes with the rest.
+    _folder: tempfile::TempDir,
+}
+
+/// None if there is no server to be had, which is noted.
+pub(crate) async fn stage(test: &str) -> Option<Stage> {
     let binaries = match Binaries::find() {
         Ok(binaries) => binaries,
         Err(why) => {
-            untested("kill: the part on a server", &why);
-            return true;
+            untested(test, &why);
+            return None;
         }
     };
     let server = tokio::task::block_in_place(|| Server::start(&binaries, Sync::On));
     let server = server.expect("a server");
-    let asked = std::env::var("ROUNDEL_BLOWS").unwrap_or_else(|_| BLOWS.into());
-    let plan = Plan::parse(&asked).expect("ROUNDEL_BLOWS is five numbers, as 500,500,100,40,300");
     let schema = tokio::task::block_in_place(|| Schema::on(server.address()));
     let proxy = Proxy::before(server.port()).await;
     let folder = tempfile::tempdir().expect("a folder");
-    let through = schema.address_at(&server.address_at(proxy.port));
     let site = Site {
         direct: schema.address(),
-        through,
+        through: schema.address_at(&server.address_at(proxy.port)),
         schema: schema.name().to_owned(),
         beside: folder.path().join("kill"),
     };
+    Some(Stage {
+        server,
+        schema,
+        proxy,
+        site,
+        _folder: folder,
+    })
+}
+
+/// Returns whether all is well.
+pub(crate) async fn part(seed: u64) -> bool {
+    let Some(stage) = stage("kill: the part on a server").await else {
+        return true;
+    };
+    let asked = std::env::var("ROUNDEL_BLOWS").unwrap_or_else(|_| BLOWS.into());
+    let plan = Plan::parse(&asked).expect("ROUNDEL_BLOWS is five numbers, as 500,500,100,40,300");
+    let site = stage.site.clone();
     site.make(walk::LEDGER).await;
     let ground = Ground::Server(site.clone());
     let engine = ground.engine().start().await.expect("a client");
@@ -51,8 +75,8 @@ pub(crate) async fn part(seed: u64) -> bool {
         tally: Tally::default(),
     };
     let mut tormentor = Tormentor {
-        server,
-        proxy,
+        server: stage.server,
+        proxy: stage.proxy,
         site,
         left: plan,
         done: Plan::default(),
@@ -81,7 +105,7 @@ pub(crate) async fn part(seed: u64) -> bool {
     for what in found.wrong.iter().take(20) {
         println!("  {what}");
     }
-    tokio::task::block_in_place(|| drop(schema));
+    tokio::task::block_in_place(|| drop(stage.schema));
     found.wrong.is_empty()
 }
 
