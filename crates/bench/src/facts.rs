@@ -1,13 +1,19 @@
 //! Facts: recorded by many at once and folded into a document each, by the commit; recorded one
 //! after the other, in turn with the same rows written as plain SQL; and a projection of all of
 //! them built anew.
+//!
+//! Plain SQL is what a program with tasks would do without an engine: a thread owns the connection,
+//! since a commit blocks, and a task asks it and awaits the answer. The same transaction made by
+//! the thread that wants it, which then can do nothing else, is shown beside it.
 
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::Instant;
 
 use roundel::{Engine, Fact, Projection};
 use rusqlite::Connection;
 use serde::Serialize;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::beside::TURN;
@@ -25,7 +31,11 @@ const TOGETHER: usize = 500;
 const PLAIN: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      CREATE TABLE fact (position INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL, \
      kind TEXT NOT NULL, version INTEGER NOT NULL, data TEXT NOT NULL, at INTEGER NOT NULL, \
-     own INTEGER NOT NULL, by_name TEXT, UNIQUE (namespace, id)) STRICT; \
+     own INTEGER NOT NULL, by_name TEXT, run BLOB, execution INTEGER, entry INTEGER, \
+     stream TEXT, stream_version INTEGER, UNIQUE (namespace, id)) STRICT; \
+     CREATE UNIQUE INDEX fact_stream ON fact (namespace, stream, stream_version) \
+     WHERE stream IS NOT NULL; \
+     CREATE INDEX fact_run ON fact (run) WHERE run IS NOT NULL; \
      CREATE TABLE document (namespace TEXT NOT NULL, path TEXT NOT NULL, \
      generation INTEGER NOT NULL, projection TEXT NOT NULL, version INTEGER NOT NULL, value TEXT, \
      at INTEGER NOT NULL, PRIMARY KEY (namespace, path, generation)) STRICT, WITHOUT ROWID;";
@@ -70,10 +80,14 @@ pub struct Figures {
     pub ratio: f64,
     /// One fact alone: the median.
     pub p50_us: f64,
-    /// The same rows as plain SQL, in turn with it: the median. Over a file only.
+    /// The same rows as plain SQL, asked for by a task, in turn with it: the median. Over a file
+    /// only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plain_p50_us: Option<f64>,
-    /// One fact alone by the same rows as plain SQL, less one.
+    /// The same by a thread that waits for the disk itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocking_p50_us: Option<f64>,
+    /// One fact alone by the same rows as plain SQL asked for by a task, less one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<f64>,
     /// Facts that were folded anew.
@@ -103,7 +117,7 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     let mut beside = ground.beside().await?;
     let engine = ground.engine("facts").project(balances()).start().await?;
     progress("one fact at a time");
-    let (alone, plain) = one_by_one(&engine, ground, plan.alone).await?;
+    let alone = one_by_one(&engine, ground, plan.alone).await?;
     progress("facts of many at once");
     record_all(&engine, plan).await?;
     let mut rates = Vec::new();
@@ -116,7 +130,8 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     progress("a rebuild");
     let rebuilt_per_second = rebuild(&engine, plan.rebuilt).await?;
     engine.shutdown().await;
-    let (p50_us, plain_p50_us) = (median(&alone), plain.map(|plain| median(&plain)));
+    let (p50_us, plain) = (median(&alone.facts), alone.plain);
+    let plain_p50_us = plain.as_ref().map(|plain| median(&plain.0));
     Ok(Figures {
         workload: "facts",
         recorders: plan.recorders,
@@ -125,6 +140,7 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
         ratio: median(&rates) / beside.rows_per_second(),
         p50_us,
         plain_p50_us,
+        blocking_p50_us: plain.map(|plain| median(&plain.1)),
         overhead: plain_p50_us.map(|plain| p50_us / plain - 1.0),
         rebuilt: plan.rebuilt,
         rebuilt_per_second,
@@ -147,30 +163,74 @@ async fn record_all(engine: &Engine, plan: &Plan) -> Result<(), Error> {
     Ok(all_of(recorders).await?)
 }
 
-/// One fact after the other, and the same rows as plain SQL, in turn.
-async fn one_by_one(
-    engine: &Engine,
-    ground: &Ground,
-    count: usize,
-) -> Result<(Vec<f64>, Option<Vec<f64>>), Error> {
-    let plain = ground.url().is_none().then(|| ground.file("plain"));
-    let mut plain = plain.map(|file| open_plain(&file)).transpose()?;
-    let (mut facts, mut rows) = (Vec::new(), Vec::new());
+/// How long each took, in us.
+struct Alone {
+    facts: Vec<f64>,
+    /// Asked for by a task, and by a thread that waits itself.
+    plain: Option<(Vec<f64>, Vec<f64>)>,
+}
+
+/// One fact after the other, and the same rows as plain SQL both ways, in turn.
+async fn one_by_one(engine: &Engine, ground: &Ground, count: usize) -> Result<Alone, Error> {
+    let mut plain = match ground.url() {
+        None => Some((
+            Plain::open(&ground.file("plain"))?,
+            open_plain(&ground.file("blocking"))?,
+        )),
+        Some(_) => None,
+    };
+    let (mut facts, mut rows) = (Vec::new(), (Vec::new(), Vec::new()));
     for number in 0..count + TURN {
         let says = (number as u64 % ACCOUNTS, 1);
         let begin = Instant::now();
         engine.record(PAID, &says).await?;
-        let took = begin.elapsed().as_secs_f64() * 1e6;
-        let beside = match &mut plain {
-            Some(plain) => Some(tokio::task::block_in_place(|| write_plain(plain, number))?),
-            None => None,
-        };
+        let took = microseconds(begin);
         if number >= TURN {
             facts.push(took);
-            rows.extend(beside);
+        }
+        let Some((asked, blocking)) = &mut plain else {
+            continue;
+        };
+        let begin = Instant::now();
+        asked.write(number).await?;
+        let took = microseconds(begin);
+        let begin = Instant::now();
+        write_plain(blocking, number)?;
+        if number >= TURN {
+            rows.0.push(took);
+            rows.1.push(microseconds(begin));
         }
     }
-    Ok((facts, plain.map(|_| rows)))
+    let plain = plain.map(|_| rows);
+    Ok(Alone { facts, plain })
+}
+
+fn microseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e6
+}
+
+/// A thread that owns a connection and does what tasks ask of it.
+struct Plain(mpsc::Sender<(usize, oneshot::Sender<Result<(), limit::Error>>)>);
+
+impl Plain {
+    fn open(file: &Path) -> Result<Plain, limit::Error> {
+        let mut connection = open_plain(file)?;
+        let (asked, asks) = mpsc::channel::<(usize, oneshot::Sender<_>)>();
+        std::thread::Builder::new()
+            .name("plain-writer".into())
+            .spawn(move || {
+                for (number, answer) in asks {
+                    let _ = answer.send(write_plain(&mut connection, number));
+                }
+            })?;
+        Ok(Plain(asked))
+    }
+
+    async fn write(&self, number: usize) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send((number, answer)).expect("it waits for more");
+        Ok(answered.await.expect("it answers")?)
+    }
 }
 
 fn open_plain(file: &Path) -> Result<Connection, limit::Error> {
@@ -179,9 +239,8 @@ fn open_plain(file: &Path) -> Result<Connection, limit::Error> {
     Ok(plain)
 }
 
-/// The rows that recording a fact writes, in one transaction. Says how long it took, in us.
-fn write_plain(plain: &mut Connection, number: usize) -> Result<f64, limit::Error> {
-    let begin = Instant::now();
+/// The rows that recording a fact writes, in one transaction.
+fn write_plain(plain: &mut Connection, number: usize) -> Result<(), limit::Error> {
     let (id, account) = (uuid::Uuid::now_v7().to_string(), number as u64 % ACCOUNTS);
     let transaction = plain.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let data = format!("[{account},1]");
@@ -193,7 +252,7 @@ fn write_plain(plain: &mut Connection, number: usize) -> Result<f64, limit::Erro
         .prepare_cached(PLAIN_DOCUMENT)?
         .execute((path, 1, 0))?;
     transaction.commit()?;
-    Ok(begin.elapsed().as_secs_f64() * 1e6)
+    Ok(())
 }
 
 /// Records until there are so many facts, and folds all of them anew.

@@ -133,11 +133,16 @@ pub(super) fn facts(figures: &facts::Figures) -> Table {
         .limit(&figures.raw, figures.ratio)
         .figure("one fact alone, p50 us", figures.p50_us, 0)
         .if_any(
-            "the same rows as plain SQL, p50 us",
+            "the same rows as plain SQL, asked for by a task, p50 us",
             figures.plain_p50_us,
             0,
         )
         .if_any("one fact alone costs more, part", figures.overhead, 3)
+        .if_any(
+            "plain SQL by a thread that waits, p50 us",
+            figures.blocking_p50_us,
+            0,
+        )
         .figure(
             "facts folded anew per second",
             figures.rebuilt_per_second,
