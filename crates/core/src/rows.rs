@@ -236,8 +236,8 @@ impl Rows {
         assert!(written, "run {id} is forgotten with changes");
     }
 
-    /// Forgets everything that is not asked for in almost every commit. What is known of projections
-    /// stays: whoever records a fact asks for it, and it is little.
+    /// Forgets everything that is not asked for in almost every commit. What is known of
+    /// projections stays: whoever records a fact asks for it, and it is little.
     pub fn forget_rest(&mut self) {
         self.mail.clear();
         self.waits.clear();
