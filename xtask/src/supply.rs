@@ -47,7 +47,6 @@ const BANNED: &[(&str, &str)] = &[
 /// Not older than this, and why.
 const FLOORS: &[(&str, [u64; 3], &str)] = &[
     ("h2", [0, 4, 20], "RUSTSEC-2026-0258"),
-    ("postgres-protocol", [0, 6, 12], "RUSTSEC-2026-0180"),
     ("rustls", [0, 23, 18], "RUSTSEC-2024-0399"),
     ("sqlx", [0, 8, 1], "RUSTSEC-2024-0363"),
     ("time", [0, 3, 47], "RUSTSEC-2026-0009"),

@@ -85,6 +85,16 @@ impl Kept {
         own_run(op).is_some_and(|(run, is_new)| is_new != self.runs.contains_key(&run))
     }
 
+    /// Has an operation to do with nothing but its own run, as it is kept, or as a new one?
+    pub(super) fn stands_alone(&self, op: &Op, lanes: &[Lane]) -> bool {
+        let mut rows = Rows::default();
+        rows.load_lanes(lanes.to_vec());
+        own_run(op).is_some_and(|(run, is_new)| {
+            let here = self.load(&mut rows, run, is_new);
+            here && needs_only(op, run, &rows, &mut Vec::new())
+        })
+    }
+
     /// Decides these operations in order, up to the first that needs more than what is kept: what
     /// comes behind it may depend on it.
     pub(super) fn decide(&self, ops: &[&Op], lanes: &[Lane], now: Timestamp) -> Decided {

@@ -2,8 +2,9 @@
 //!
 //! Runs that are removed because they ended long ago come in great numbers, among the rounds of
 //! those that are at work. They share a transaction of their own, behind rounds that came after
-//! them: a round of a run that is leased here, and a run that is new, have nothing to do with a
-//! tree that has ended. Whatever else came after them stays behind them.
+//! them: a round of a run that is leased here, and a run that is new, have nothing to do with them
+//! if they need no other row. Whatever else came after them stays behind them: the end of a run
+//! may wake the one that is to go, which then has not ended.
 
 use roundel_core::{Op, RunId, Target};
 
@@ -62,7 +63,9 @@ impl Committer {
         };
         let again = |start| removals.iter().any(|item| removed(item) == Some(start));
         let lanes = self.session.known().0;
-        self.kept.is_likely(item.op(), lanes) && !starts.is_some_and(again)
+        // Without lanes nothing is known of any run.
+        let alone = !lanes.is_empty() && self.kept.stands_alone(item.op(), lanes);
+        alone && !starts.is_some_and(again)
     }
 }
 
