@@ -245,16 +245,23 @@ impl Committer {
             self.kept.keep(came.runs, by, &self.shared.workers());
         }
         let mut decided = Vec::with_capacity(batch.len());
+        let mut first = Vec::new();
         for (mut item, result) in batch.into_iter().zip(came.results) {
             if result.is_none() {
                 item.misses += 1;
-                self.aside.push(item);
+                match parting::stays(&item) {
+                    true => first.push(item),
+                    false => self.aside.push(item),
+                }
                 continue;
             }
             item.result = result;
             decided.push(item);
         }
-        let idle = decided.is_empty();
+        let idle = decided.is_empty() && first.is_empty();
+        for item in first.into_iter().rev() {
+            self.again.push_front((vec![item], Patience::Wait));
+        }
         self.answered += decided.len();
         deliver(decided);
         self.shared.listeners.hint(&came.hints);

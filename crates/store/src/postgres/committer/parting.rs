@@ -69,6 +69,12 @@ impl Committer {
     }
 }
 
+/// Is it a removal that could not share a transaction? Then it goes alone, before what came after
+/// it, which may begin what it was asked to remove.
+pub(super) fn stays(item: &Item) -> bool {
+    item.misses == 1 && removed(item).is_some()
+}
+
 fn removed(item: &Item) -> Option<RunId> {
     match item.op() {
         Op::Delete(delete) if !delete.force => match delete.target {

@@ -24,8 +24,8 @@ use crate::tools::read;
 use play::{Ended, Play, folder, found, state};
 use script::{Deed, operations, script};
 
-/// Plays at a time.
-const PLAYERS: usize = 4;
+/// Plays at a time: more than there are cores, since bad disks are waited for.
+const PLAYERS: usize = 8;
 /// What each loss of power is tried to leave, so many times.
 const LOSSES: u64 = 5;
 
@@ -94,7 +94,7 @@ fn seed() -> u64 {
 /// At what something went wrong, and how often.
 type Struck = BTreeMap<Kind, u64>;
 
-/// Plays once for each of the chosen places, a few at a time: bad disks are waited for.
+/// Plays once for each of the chosen places, several at a time.
 fn sweep(chosen: &[u64], play: impl Fn(&Model, u64) -> Option<Kind> + Sync) -> Struck {
     let model = model();
     let next = AtomicUsize::new(0);
