@@ -80,11 +80,15 @@ mod guide {
     struct Commands;
     #[doc = include_str!("../../../docs/guide/cooperation.md")]
     struct Cooperation;
+    #[doc = include_str!("../../../docs/guide/cooperation-in-production.md")]
+    struct CooperationInProduction;
     #[cfg(feature = "testkit")]
     #[doc = include_str!("../../../docs/guide/exploring.md")]
     struct Exploring;
     #[doc = include_str!("../../../docs/guide/facts.md")]
     struct Facts;
+    #[doc = include_str!("../../../docs/guide/guarantees.md")]
+    struct Guarantees;
     #[doc = include_str!("../../../docs/guide/objects.md")]
     struct Objects;
     #[cfg(feature = "postgres")]

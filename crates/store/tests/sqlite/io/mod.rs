@@ -24,8 +24,8 @@ use crate::tools::read;
 use play::{Ended, Play, folder, found, state};
 use script::{Deed, operations, script};
 
-/// Plays at a time: more than there are cores, since bad disks are waited for.
-const PLAYERS: usize = 8;
+/// Plays at a time: bad disks are waited for.
+const PLAYERS: usize = 4;
 /// What each loss of power is tried to leave, so many times.
 const LOSSES: u64 = 5;
 
