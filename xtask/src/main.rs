@@ -6,6 +6,7 @@
 
 mod browser;
 mod newcomer;
+mod peers;
 mod reliability;
 mod server;
 mod steps;
@@ -32,6 +33,7 @@ commands:
   reliability  the page on reliability against the last test run; --write brings it up to that
   pictures     those of the guide, taken anew by the test that drives the demo in a browser
   newcomer     a new crate with the lines of the README and the guide's first page, built and run
+  peers        the same work on other systems: --programs FOLDER, --turns N, --only NAME, --quick
   ci           lint and test: what has to pass before a change is merged
   help         this text";
 
@@ -47,6 +49,8 @@ enum Request {
     Pictures,
     /// What the command is made of is listed.
     Bill,
+    /// Others are measured beside this one.
+    Compare(Vec<String>),
 }
 
 fn main() -> ExitCode {
@@ -71,6 +75,14 @@ fn main() -> ExitCode {
         Ok(Request::Bill) => match supply::sbom(&workspace_root()) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
+        },
+        Ok(Request::Compare(options)) => match peers::run(&workspace_root(), &options) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(message) => {
+                eprintln!("{message}");
+                ExitCode::from(2)
+            }
         },
         Ok(Request::Simulate(options)) => match steps::simulate(&workspace_root(), &options) {
             true => ExitCode::SUCCESS,
@@ -98,6 +110,7 @@ fn parse(args: &[String]) -> Result<Request, String> {
         "reliability" if rest == ["--write"] => return Ok(Request::State),
         "reliability" => Request::Run(vec![Step::Reliability]),
         "ci" => Request::Run([steps::LINT, steps::TEST].concat()),
+        "peers" => return Ok(Request::Compare(rest.to_vec())),
         "sim" => return Ok(Request::Simulate(rest.to_vec())),
         "help" | "--help" | "-h" => Request::Help,
         unknown => {

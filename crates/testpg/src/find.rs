@@ -49,7 +49,9 @@ impl Binaries {
         }
     }
 
-    pub(crate) fn program(&self, name: &str) -> PathBuf {
+    /// Where one of the programs is.
+    #[must_use]
+    pub fn program(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }

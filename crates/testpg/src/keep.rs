@@ -45,6 +45,16 @@ pub struct Server {
     password: String,
     address: String,
     keeper: Child,
+    door: Door,
+}
+
+/// Who may come in, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    /// Who knows the password, at a port that is free.
+    Locked,
+    /// Everybody on this machine, at this port.
+    Open(u16),
 }
 
 /// Whom the server runs as, where this process is the administrator: servers refuse to be that.
@@ -60,6 +70,19 @@ impl Server {
     /// # Errors
     /// When that fails; the server's own words are in the message.
     pub fn start(binaries: &Binaries, sync: Sync) -> Result<Server, Unavailable> {
+        Server::begin(binaries, sync, Door::Locked)
+    }
+
+    /// The same at a given port, for programs that know no password: whoever is on this machine may
+    /// come in.
+    ///
+    /// # Errors
+    /// When that fails, or somebody listens there already.
+    pub fn open_at(binaries: &Binaries, sync: Sync, port: u16) -> Result<Server, Unavailable> {
+        Server::begin(binaries, sync, Door::Open(port))
+    }
+
+    fn begin(binaries: &Binaries, sync: Sync, door: Door) -> Result<Server, Unavailable> {
         let user = if is_root() {
             Some(unprivileged()?)
         } else {
@@ -77,9 +100,13 @@ impl Server {
             address: String::new(),
             keeper: keeper.map_err(|error| failed("a shell", &error))?,
             folder,
+            door,
         };
         server.fill()?;
-        let mut tries = PORTS;
+        let mut tries = match door {
+            Door::Locked => PORTS,
+            Door::Open(_) => 1,
+        };
         loop {
             server.choose_port()?;
             match server.start_again() {
@@ -179,7 +206,11 @@ impl Server {
 
     fn initdb(&self, secret: &Path, locale: &[&str]) -> Result<(), Unavailable> {
         let mut command = command(&self.binaries.program("initdb"), self.user, &self.folder);
-        command.args(["--username=postgres", "--auth=scram-sha-256"]);
+        let auth = match self.door {
+            Door::Locked => "--auth=scram-sha-256",
+            Door::Open(_) => "--auth=trust",
+        };
+        command.args(["--username=postgres", auth]);
         command.args(["--encoding=UTF8", "--no-sync", "--no-instructions"]);
         command.arg("--pwfile").arg(secret).args(locale);
         command.arg("-D").arg(self.data());
@@ -193,7 +224,11 @@ impl Server {
 
     /// Writes what differs from a server's defaults.
     fn choose_port(&mut self) -> Result<(), Unavailable> {
-        let listener = TcpListener::bind("127.0.0.1:0");
+        let wanted = match self.door {
+            Door::Locked => 0,
+            Door::Open(port) => port,
+        };
+        let listener = TcpListener::bind(("127.0.0.1", wanted));
         let address = listener.and_then(|listener| listener.local_addr());
         self.port = address.map_err(|error| failed("a port", &error))?.port();
         self.address = self.address_at(self.port);

@@ -1,0 +1,180 @@
+//! What is read, compared and shown.
+
+use std::path::Path;
+
+use super::Results;
+use super::bars::{bars, middle, ratio};
+use super::catalogue::{PEERS, Place, Workload};
+use super::machine::busy_ticks;
+use super::options::Options;
+use super::page::{page, shown, span};
+use super::prepare::locked;
+use super::read::{Figure, read};
+
+fn rate(per_second: f64) -> Figure {
+    Figure {
+        per_second: Some(per_second),
+        ..Figure::default()
+    }
+}
+
+fn put(results: &mut Results, name: &'static str, workload: Workload, figure: Figure) {
+    let key = (name, workload);
+    results.figures.entry(key).or_default().push(figure);
+}
+
+#[test]
+fn lines_of_other_programs_are_read() {
+    let said = "noise\nrestate w1thr inflight=10: n=15 2.3s -> 1306 wf/s \
+                6530 steps/s p50 9.1ms p99 12.0ms cpu 0.4\n";
+    let (figure, limit) = read(Workload::Sequence, said).expect("figures");
+    assert_eq!((figure.per_second, figure.p50_ms), (Some(6530.0), None));
+    assert_eq!(limit, None);
+    let said = "absurd w3: n=3 mean 71ms p50 70ms max 81ms cpu 1.0";
+    let (figure, _) = read(Workload::FanOut, said).expect("figures");
+    assert_eq!((figure.p50_ms, figure.p99_ms), (Some(70.0), Some(81.0)));
+    let said = "q w2: n=10 done=10 enqueue 0.1s total 0.2s -> 50 jobs/s (process only 60/s) cpu 1";
+    let (figure, _) = read(Workload::Queue, said).expect("figures");
+    assert_eq!(figure.per_second, Some(50.0));
+}
+
+#[test]
+fn a_program_that_did_not_finish_its_work_has_no_figure() {
+    let said = "q w2: n=10 done=9 enqueue 0.1s total 60.0s -> 1 jobs/s cpu 1";
+    let why = read(Workload::Queue, said).expect_err("nine of ten");
+    assert_eq!(why, "only 9 of 10 were done in the time");
+    assert!(read(Workload::Queue, "panicked at main.rs").is_err());
+    assert!(read(Workload::Queue, "q w2: n=10 p50 3ms").is_err());
+}
+
+#[test]
+fn the_object_of_the_own_benchmark_is_read_with_its_raw_limit() {
+    let said =
+        r#"{"effects_per_second":100.5,"p50_us":1500.0,"p99_us":2000,"limit_rows_per_second":200}"#;
+    let (figure, limit) = read(Workload::Sequence, said).expect("figures");
+    assert_eq!((figure.per_second, limit), (Some(100.5), Some(200.0)));
+    let (figure, _) = read(Workload::Alone, said).expect("figures");
+    assert_eq!((figure.p50_ms, figure.p99_ms), (Some(1.5), Some(2.0)));
+    assert!(read(Workload::Batches, said).is_err());
+}
+
+#[test]
+fn aims_are_met_missed_or_not_measured() {
+    let mut results = Results::default();
+    for value in [100.0, 140.0] {
+        put(
+            &mut results,
+            "roundel-sqlite",
+            Workload::Sequence,
+            rate(value),
+        );
+    }
+    put(&mut results, "restate", Workload::Sequence, rate(10.0));
+    put(
+        &mut results,
+        "duroxide-sqlite",
+        Workload::Sequence,
+        rate(2.0),
+    );
+    let middle = middle(&results, Workload::Sequence, "roundel-sqlite");
+    assert_eq!(middle, Some(120.0));
+    let bars = bars(&results);
+    let verdicts: Vec<&str> = bars.iter().map(super::bars::Bar::verdict).collect();
+    assert_eq!(&verdicts[..3], ["met", "missed", "not measured"]);
+}
+
+#[test]
+fn the_best_of_the_others_is_who_is_compared_with() {
+    let mut results = Results::default();
+    put(
+        &mut results,
+        "roundel-postgres",
+        Workload::Queue,
+        rate(900.0),
+    );
+    put(&mut results, "pg-boss", Workload::Queue, rate(300.0));
+    put(&mut results, "pgmq", Workload::Queue, rate(1_000.0));
+    let bars = bars(&results);
+    let bar = bars.iter().find(|bar| bar.what.contains("pgmq"));
+    assert_eq!(bar.expect("the best").verdict(), "missed");
+    let boss = ratio(&results, Workload::Queue, "roundel-postgres", "pg-boss");
+    assert_eq!(boss, Some(3.0));
+}
+
+#[test]
+fn the_page_shows_both_turns_and_who_was_not_measured() {
+    let mut results = Results::default();
+    for value in [50_000.0, 60_000.0] {
+        put(
+            &mut results,
+            "roundel-sqlite",
+            Workload::Sequence,
+            rate(value),
+        );
+    }
+    put(&mut results, "restate", Workload::Sequence, rate(5_000.0));
+    results.limits.insert(Place::Sqlite, vec![110_000.0]);
+    let key = ("absurd", Workload::Sequence);
+    results.missing.insert(key, "it | failed".to_owned());
+    results.absent.insert("pgmq", "no compiler".to_owned());
+    let options = Options::parse(Path::new("."), &[]).expect("defaults");
+    let page = page(&results, &["Machine: one.".to_owned()], &options);
+    let row = "| roundel-sqlite | synchronous=FULL | 50,000 to 60,000 | 0.50 |";
+    assert!(page.contains(row), "{page}");
+    assert!(
+        page.contains("| restate | its default | 5,000 | 0.05 | 0.00 | 11.0 |"),
+        "{page}"
+    );
+    assert!(page.contains("not measured: it / failed"), "{page}");
+    assert!(page.contains("- pgmq: no compiler."), "{page}");
+}
+
+#[test]
+fn figures_are_shown_with_as_many_digits_as_mean_something() {
+    assert_eq!(shown(1_234_567.0), "1,234,567");
+    assert_eq!(shown(100.0), "100");
+    assert_eq!(shown(12.345), "12.3");
+    assert_eq!(shown(0.123), "0.12");
+    assert_eq!(span(&[1.0, 1.001]), "1.00");
+    assert_eq!(span(&[]), "");
+}
+
+#[test]
+fn what_is_asked_for_is_checked() {
+    let parse = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        Options::parse(Path::new("."), &words)
+    };
+    let some = parse(&["--only", "pgmq,absurd", "--turns", "3"]).expect("options");
+    assert!(some.asks_for("pgmq") && !some.asks_for("restate") && !some.whole());
+    assert!(parse(&[]).expect("options").whole());
+    for wrong in [
+        &["--turns", "0"][..],
+        &["--only", "nobody"],
+        &["--turns"],
+        &["-x"],
+    ] {
+        assert!(parse(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn peers_have_names_of_their_own_and_each_does_something_once() {
+    for (at, peer) in PEERS.iter().enumerate() {
+        assert!(!peer.runs.is_empty(), "{}", peer.name);
+        assert!(PEERS[at + 1..].iter().all(|other| other.name != peer.name));
+        for (at, run) in peer.runs.iter().enumerate() {
+            let again = peer.runs[at + 1..].iter();
+            assert!(again.clone().all(|other| other.workload != run.workload));
+        }
+    }
+}
+
+#[test]
+fn versions_and_busy_time_are_read_where_they_are_written() {
+    let lock = "[[package]]\nname = \"ab\"\nversion = \"0.1\"\n\n\
+                [[package]]\nname = \"abc\"\nversion = \"1.2.3\"\n";
+    assert_eq!(locked(lock, "abc").as_deref(), Some("1.2.3"));
+    assert_eq!(locked(lock, "b"), None);
+    assert_eq!(busy_ticks("cpu  10 1 5 900 80 2 3 7 0 0\ncpu0 1"), 21);
+}
