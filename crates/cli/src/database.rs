@@ -197,7 +197,7 @@ impl Connected {
 #[derive(Args, Clone)]
 pub struct Place {
     /// The database: a file that is there, `postgres://user@host/database`, or `folder:PATH`; or a
-    /// server's API, `http://localhost:8462`, for the commands that it has.
+    /// server's API, `http://localhost:8462` or `https://...`, for the commands that it has.
     #[arg(
         long,
         global = true,
@@ -240,6 +240,9 @@ pub struct Place {
     /// The token for a server's API; else it is read from ROUNDEL_TOKEN.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Database")]
     token_file: Option<PathBuf>,
+    /// Who signed the certificate of a server's API, in PEM's form; else whom this system trusts.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Database")]
+    ca: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Place {
@@ -259,6 +262,7 @@ impl Place {
             url: url.to_owned(),
             namespace: self.namespace.clone(),
             token_file: self.token_file.clone(),
+            ca: self.ca.clone(),
         })
     }
 

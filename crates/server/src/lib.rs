@@ -40,7 +40,7 @@ pub use listen::Serving;
 pub use log::Log;
 pub use problem::{Code, Problem};
 pub use server::{Server, ServerBuilder, SetupError};
-pub use tls::{Tls, TlsError};
+pub use tls::{Tls, TlsError, TlsStream, Trust, TrustError};
 pub use traces::{Telling, Told, Traces};
 
 /// What a test looks at: the routes, without what they do.

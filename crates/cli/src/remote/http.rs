@@ -1,16 +1,21 @@
-//! A request and its answer: HTTP/1, to this machine alone. A token does not travel in the clear,
-//! so a server elsewhere is reached through a tunnel.
+//! A request and its answer: HTTP/1, by TLS, or without it to this machine alone, since a token
+//! does not travel in the clear.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
-use hyper::client::conn::http1::handshake;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper_util::rt::TokioIo;
+use roundel_server::Trust;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 use crate::exit::{Exit, Failed, Result};
 
@@ -18,12 +23,17 @@ use crate::exit::{Exit, Failed, Result};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How large an answer may be.
 const ANSWER: usize = 64 << 20;
+/// How large an event of a stream may be.
+const EVENT: usize = 16 << 20;
 
 /// Where a server is, and what lets us in.
 #[derive(Debug)]
 pub(super) struct Server {
     /// Host and port.
     at: String,
+    host: String,
+    /// Whom to believe; none without TLS.
+    trust: Option<Trust>,
     token: String,
 }
 
@@ -35,39 +45,57 @@ pub(super) struct Request {
     pub(super) body: Option<String>,
 }
 
+/// A connection, which goes with this value.
+struct Line {
+    sender: SendRequest<String>,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Events of a server, as they come.
+pub(super) struct Events {
+    _line: Line,
+    body: Incoming,
+    read: Vec<u8>,
+}
+
 impl Server {
-    pub(super) fn new(url: &str, token_file: Option<&PathBuf>) -> Result<Server> {
-        if url.starts_with("https://") {
-            return Err(Failed::usage(
-                "https:// is not known here; reach the server through a tunnel, such as `ssh -L \
-                 8462:localhost:8462 host`, and name http://localhost:8462",
-            ));
-        }
-        let rest = url.strip_prefix("http://").unwrap_or(url);
+    pub(super) fn new(
+        url: &str,
+        ca: Option<&PathBuf>,
+        token_file: Option<&PathBuf>,
+    ) -> Result<Server> {
+        let by_tls = url.strip_prefix("https://");
+        let rest = by_tls
+            .or_else(|| url.strip_prefix("http://"))
+            .unwrap_or(url);
         let (at, path) = rest.split_once('/').unwrap_or((rest, ""));
         if !path.is_empty() || at.is_empty() || at.contains('@') {
-            let message = "a server is named as http://localhost:8462, and nothing more";
+            let message = "a server is named as http://localhost:8462, or \
+                           https://ops.example:8462, and nothing more";
             return Err(Failed::usage(message));
         }
-        let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_here =
-            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        if !is_here {
-            return Err(Failed::usage(format!(
-                "`{host}` is not this machine, and a token does not travel in the clear; reach it \
-                 through a tunnel, such as `ssh -L 8462:localhost:8462 {host}`, and name \
-                 http://localhost:8462"
-            )));
-        }
-        let has_port = at
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let port = at.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        let has_port = matches!(port, Some(Ok(_)));
+        let host = match has_port {
+            true => at.rsplit_once(':').map_or(at, |(host, _)| host),
+            false => at,
+        };
+        let host = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
         Ok(Server {
-            at: if has_port {
-                at.to_owned()
-            } else {
-                format!("{at}:8462")
+            trust: trust(by_tls.is_some(), &host, ca)?,
+            host,
+            at: match has_port {
+                true => at.to_owned(),
+                false => format!("{at}:8462"),
             },
             token: token(token_file)?,
         })
@@ -75,47 +103,155 @@ impl Server {
 
     /// The answer; what it says went wrong, otherwise.
     pub(super) async fn ask(&self, request: Request) -> Result<Value> {
-        let asked = tokio::time::timeout(PATIENCE, self.send(request)).await;
-        let late = || Failed::new(Exit::NotNow, format!("{} does not answer", self.at));
-        asked.map_err(|_| late())?
+        let asked = tokio::time::timeout(PATIENCE, async {
+            let mut line = self.open().await?;
+            let answer = self.send(&mut line, request, "application/json").await?;
+            self.read(answer).await
+        });
+        asked.await.map_err(|_| self.late())?
     }
 
-    async fn send(&self, request: Request) -> Result<Value> {
-        let lost = |error: &dyn std::fmt::Display| {
-            let message = format!("the server at {} cannot be asked: {error}", self.at);
-            Failed::new(Exit::NotNow, message)
+    /// The events of this path.
+    pub(super) async fn events(&self, path: String) -> Result<Events> {
+        let asked = tokio::time::timeout(PATIENCE, async {
+            let mut line = self.open().await?;
+            let request = Request {
+                method: "GET",
+                path,
+                body: None,
+            };
+            let answer = self.send(&mut line, request, "text/event-stream").await?;
+            if !answer.status().is_success() {
+                return Err(self.read(answer).await.err().unwrap_or_else(|| self.late()));
+            }
+            Ok(Events {
+                _line: line,
+                body: answer.into_body(),
+                read: Vec::new(),
+            })
+        });
+        asked.await.map_err(|_| self.late())?
+    }
+
+    fn late(&self) -> Failed {
+        Failed::new(Exit::NotNow, format!("{} does not answer", self.at))
+    }
+
+    fn lost(&self, error: &dyn std::fmt::Display) -> Failed {
+        let message = format!("the server at {} cannot be asked: {error}", self.at);
+        Failed::new(Exit::NotNow, message)
+    }
+
+    async fn open(&self) -> Result<Line> {
+        let stream = TcpStream::connect(&self.at).await;
+        let stream = stream.map_err(|error| self.lost(&error))?;
+        let Some(trust) = &self.trust else {
+            return self.line(stream).await;
         };
-        let stream = TcpStream::connect(&self.at)
+        let stream = trust.connect(&self.host, stream).await.map_err(|error| {
+            let failed = self.lost(&error);
+            match error.kind() {
+                // Trying again does not help.
+                ErrorKind::InvalidData => Failed::new(
+                    Exit::No,
+                    format!(
+                        "{}; if the server is right, name who signed its certificate by --ca",
+                        failed.message
+                    ),
+                ),
+                _ => failed,
+            }
+        })?;
+        self.line(stream).await
+    }
+
+    async fn line<S>(&self, stream: S) -> Result<Line>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| lost(&error))?;
-        let (mut sender, connection) = handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| lost(&error))?;
-        let connection = tokio::spawn(connection);
+            .map_err(|error| self.lost(&error))?;
+        let connection = tokio::spawn(async { drop(connection.await) });
+        Ok(Line { sender, connection })
+    }
+
+    async fn send(
+        &self,
+        line: &mut Line,
+        request: Request,
+        accept: &str,
+    ) -> Result<hyper::Response<Incoming>> {
         let body = request.body.unwrap_or_default();
         let mut asks = hyper::Request::builder()
             .method(request.method)
             .uri(&request.path)
             .header(HOST, &self.at)
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, accept)
             .header(AUTHORIZATION, format!("Bearer {}", self.token));
         if !body.is_empty() {
             asks = asks.header(CONTENT_TYPE, "application/json");
         }
-        let asks = asks.body(body).map_err(|error| lost(&error))?;
-        let answer = sender
-            .send_request(asks)
-            .await
-            .map_err(|error| lost(&error))?;
+        let asks = asks.body(body).map_err(|error| self.lost(&error))?;
+        let answer = line.sender.send_request(asks).await;
+        answer.map_err(|error| self.lost(&error))
+    }
+
+    async fn read(&self, answer: hyper::Response<Incoming>) -> Result<Value> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER).collect().await;
-        let body = body.map_err(|error| lost(&error))?.to_bytes();
-        connection.abort();
+        let body = body.map_err(|error| self.lost(&error))?.to_bytes();
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         match status.is_success() {
             true => Ok(value),
             false => Err(problem(status.as_u16(), &value)),
         }
+    }
+}
+
+impl Events {
+    /// What the next of them says; none if the server ended the stream, or is gone.
+    pub(super) async fn next(&mut self) -> Option<Value> {
+        loop {
+            while let Some(end) = self.read.windows(2).position(|two| two == b"\n\n") {
+                let event: Vec<u8> = self.read.drain(..end + 2).collect();
+                let lines = event.split(|byte| *byte == b'\n');
+                let data = lines.filter_map(|line| line.strip_prefix(b"data: "));
+                let data = data.collect::<Vec<_>>().concat();
+                if let Ok(value) = serde_json::from_slice(&data) {
+                    return Some(value);
+                }
+            }
+            let frame = self.body.frame().await?.ok()?;
+            self.read.extend_from_slice(frame.data_ref()?);
+            if self.read.len() > EVENT {
+                return None;
+            }
+        }
+    }
+}
+
+/// Whom to believe, where that is asked; this machine needs nobody.
+fn trust(by_tls: bool, host: &str, ca: Option<&PathBuf>) -> Result<Option<Trust>> {
+    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match (by_tls, ca) {
+        (true, ca) => {
+            let trust = ca.map_or_else(Trust::system, Trust::file);
+            let trust = trust.map_err(|error| {
+                let more = if ca.is_none() { "; say --ca FILE" } else { "" };
+                Failed::usage(format!("{error}{more}"))
+            })?;
+            Ok(Some(trust))
+        }
+        (false, Some(_)) => Err(Failed::usage(
+            "--ca is for a server that is named by https://",
+        )),
+        (false, None) if is_here => Ok(None),
+        (false, None) => Err(Failed::usage(format!(
+            "`{host}` is not this machine, and a token does not travel in the clear; give the \
+             server a certificate and name https://{host}, or reach it through a tunnel, such as \
+             `ssh -L 8462:localhost:8462 {host}`, and name http://localhost:8462"
+        ))),
     }
 }
 
@@ -192,7 +328,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), "rdl_secret\n").expect("written");
         let path = file.path().to_owned();
-        let server = |url: &str| Server::new(url, Some(&path));
+        let server = |url: &str| Server::new(url, None, Some(&path));
         for (url, at) in [
             ("http://localhost", "localhost:8462"),
             ("http://127.0.0.1:99/", "127.0.0.1:99"),
@@ -204,7 +340,8 @@ mod tests {
             "http://example.com",
             "http://localhost.example.com",
             "http://10.0.0.1:8462",
-            "https://localhost",
+            "https://me@localhost",
+            "https://localhost/api",
             "http://localhost/api",
             "http://me@localhost",
             "http://",
@@ -213,5 +350,30 @@ mod tests {
             assert_eq!(failed.exit, Exit::Usage, "{url}: {failed:?}");
         }
         assert_eq!(encoded("a b/ü"), "a%20b%2F%C3%BC");
+    }
+
+    #[test]
+    fn by_tls_it_also_goes_elsewhere() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "rdl_secret").expect("written");
+        let (token, ca) = (
+            file.path().to_owned(),
+            concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../server/tests/it/tls/one.pem"
+            ),
+        );
+        let ca = PathBuf::from(ca);
+        let server = Server::new("https://ops.example", Some(&ca), Some(&token)).expect("one");
+        assert_eq!(
+            (server.at.as_str(), server.host.as_str()),
+            ("ops.example:8462", "ops.example")
+        );
+        assert!(server.trust.is_some());
+        // What is no certificate is not left out silently, nor is one that nobody asks for.
+        for (url, ca) in [("https://ops.example", &token), ("http://localhost", &ca)] {
+            let failed = Server::new(url, Some(ca), Some(&token)).expect_err(url);
+            assert_eq!(failed.exit, Exit::Usage, "{url}: {failed:?}");
+        }
     }
 }

@@ -4,7 +4,9 @@
 //! line; so there is no second definition of commands. What the API lacks is refused by name:
 //! nothing is left out silently.
 
+mod follow;
 mod http;
+mod many;
 mod show;
 mod table;
 
@@ -22,7 +24,8 @@ use http::{Request, Server, encoded};
 use table::{ROWS, Row, Sent, Shown};
 
 /// Arguments of every command: where, and how it is shown.
-const EVERYWHERE: [&str; 8] = [
+const EVERYWHERE: [&str; 9] = [
+    "ca",
     "reader",
     "db",
     "namespace",
@@ -41,6 +44,8 @@ pub struct Remote {
     pub(crate) url: String,
     pub(crate) namespace: String,
     pub(crate) token_file: Option<PathBuf>,
+    /// Who signed its certificate.
+    pub(crate) ca: Option<PathBuf>,
 }
 
 impl Remote {
@@ -60,8 +65,16 @@ impl Remote {
     async fn act(&self, command: &str, leaf: &ArgMatches, output: &Output) -> Result<Exit> {
         let row = ROWS.iter().find(|row| row.command == command);
         let row = row.ok_or_else(|| lacks(command))?;
-        refuse_others(row, leaf)?;
-        let server = Server::new(&self.url, self.token_file.as_ref())?;
+        let many = many::is_meant(row, leaf);
+        refuse_others(row, leaf, if many { many::ARGS } else { &[] })?;
+        let server = Server::new(&self.url, self.ca.as_ref(), self.token_file.as_ref())?;
+        if many {
+            return self.many(&server, row, leaf, output).await;
+        }
+        if row.command == "runs show" && leaf.get_flag("follow") {
+            let request = self.request(row, leaf, &names(row, leaf).concat())?;
+            return follow::run(&server, request.path, output).await;
+        }
         let mut screen = output.screen();
         for names in names(row, leaf) {
             let mut asked = self.request(row, leaf, &names)?;
@@ -114,14 +127,30 @@ impl Remote {
         }
         let (mut query, mut body) = (Vec::new(), Vec::new());
         for (arg, sent) in row.args {
+            if let Sent::Instead(word) = sent {
+                if leaf.get_flag(arg) {
+                    let before = path.rfind('/').map_or(0, |at| at + 1);
+                    path.replace_range(before.., word);
+                }
+                continue;
+            }
             let said = texts(leaf, arg);
             let Some(first) = said.first() else { continue };
             let text = |text: &str| Value::from(text).to_string();
             match sent {
-                Sent::Query("limit") | Sent::Path | Sent::Here => {}
+                Sent::Query("limit") | Sent::Path | Sent::Here | Sent::Instead(_) => {}
                 Sent::Query(name) => query.push(format!("{name}={}", encoded(first))),
                 Sent::Text(name) => body.push((*name, text(first))),
                 Sent::Number(name) => body.push((*name, first.clone())),
+                Sent::Limit(name) if first == "none" => body.push((*name, text(first))),
+                Sent::Limit(name) => {
+                    let (count, per) = first.split_once('/').unwrap_or((first, ""));
+                    body.push((*name, count.to_owned()));
+                    if !per.is_empty() {
+                        let millis = span(per).map_err(Failed::usage)?.as_millis();
+                        body.push(("rate_ms", millis.to_string()));
+                    }
+                }
                 Sent::Json(name) => body.push((*name, payload::read(first)?.as_str().to_owned())),
                 Sent::Millis(name) => {
                     let millis = span(first).map_err(Failed::usage)?.as_millis();
@@ -144,16 +173,19 @@ impl Remote {
             path.push('?');
             path.push_str(&query.join("&"));
         }
-        let fields = body
-            .iter()
-            .map(|(name, value)| format!("\"{name}\":{value}"));
-        let body = format!("{{{}}}", fields.collect::<Vec<_>>().join(","));
         Ok(Request {
             method: row.method,
             path,
-            body: (row.method == "POST").then_some(body),
+            body: matches!(row.method, "POST" | "PUT").then(|| object(&body)),
         })
     }
+}
+
+/// A JSON object of values that are JSON.
+fn object(fields: &[(&str, String)]) -> String {
+    let fields = fields.iter();
+    let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
 /// The words of the command that was written, and its own arguments.
@@ -192,8 +224,11 @@ fn limit(leaf: &ArgMatches) -> usize {
 }
 
 /// Whatever else was written is not left out silently.
-fn refuse_others(row: &Row, leaf: &ArgMatches) -> Result<()> {
-    let known = |id: &str| row.args.iter().any(|(arg, _)| *arg == id) || EVERYWHERE.contains(&id);
+fn refuse_others(row: &Row, leaf: &ArgMatches, also: &[&str]) -> Result<()> {
+    let known = |id: &str| {
+        let in_row = row.args.iter().any(|(arg, _)| *arg == id);
+        in_row || EVERYWHERE.contains(&id) || also.contains(&id)
+    };
     for id in leaf.ids().map(clap::Id::as_str) {
         let written = leaf.value_source(id) == Some(ValueSource::CommandLine);
         // Groups of arguments are named as types are, and arguments as fields.
@@ -217,7 +252,7 @@ fn refuse_others(row: &Row, leaf: &ArgMatches) -> Result<()> {
         let message = format!("`{command}` on a server needs all names; name them one by one");
         return Err(Failed::usage(message));
     }
-    match names(row, leaf).is_empty() {
+    match names(row, leaf).is_empty() && also.is_empty() {
         false => Ok(()),
         true => Err(Failed::usage(format!(
             "`{}` on a server is about what is named, and nothing was",

@@ -69,36 +69,59 @@ fn fields(screen: &mut Screen, answer: &Value, but: &[&str]) {
     }
 }
 
-fn run(screen: &mut Screen, answer: &Value) {
+/// A run without what happened in it.
+pub(super) fn head(screen: &mut Screen, answer: &Value) {
     fields(
         screen,
         answer,
         &["journal", "why", "children", "mailbox", "labels"],
     );
+    why(screen, answer);
+    screen.line("");
+}
+
+/// Where it stands, what it came to, and what keeps it.
+pub(super) fn state(screen: &mut Screen, answer: &Value) {
+    screen.line("");
+    let of = |name: &str| (name.to_owned(), answer[name].clone());
+    let shown: Value = ["state", "outcome"].map(of).into_iter().collect();
+    fields(screen, &shown, &[]);
+    why(screen, answer);
+}
+
+fn why(screen: &mut Screen, answer: &Value) {
     for reason in answer["why"].as_array().into_iter().flatten() {
         let head = screen.paint(Style::Dim, "why           ");
         screen.line(&format!("{head}{}", clean(&text("", reason))));
     }
-    screen.line("");
+}
+
+/// An entry of a journal that began then.
+pub(super) fn moment(screen: &mut Screen, moment: &Value, begin: i64) {
+    let at = moment["at"].as_i64().unwrap_or_default();
+    let since = std::time::Duration::from_micros(at.abs_diff(begin));
+    let number = moment["number"].as_u64().unwrap_or_default();
+    let front = format!("{number:>5}  {:>12}  ", format!("+{}", time::span(since)));
+    let front = screen.paint(Style::Dim, &front);
+    let style = match moment["style"].as_str() {
+        Some("good") => Style::Good,
+        Some("bad") => Style::Bad,
+        Some("look") => Style::Look,
+        Some("busy") => Style::Busy,
+        Some("dim") => Style::Dim,
+        _ => Style::Plain,
+    };
+    let said = screen.paint(style, &clean(&text("", &moment["text"])));
+    let value = crate::show::cut(&clean(&text("", &moment["value"])), VALUE);
+    let value = screen.paint(Style::Dim, &format!("  {value}"));
+    screen.line(format!("{front}{said}{value}").trim_end());
+}
+
+fn run(screen: &mut Screen, answer: &Value) {
+    head(screen, answer);
     let begin = answer["journal"][0]["at"].as_i64().unwrap_or_default();
-    for moment in answer["journal"].as_array().into_iter().flatten() {
-        let at = moment["at"].as_i64().unwrap_or_default();
-        let since = std::time::Duration::from_micros(at.abs_diff(begin));
-        let number = moment["number"].as_u64().unwrap_or_default();
-        let front = format!("{number:>5}  {:>12}  ", format!("+{}", time::span(since)));
-        let front = screen.paint(Style::Dim, &front);
-        let style = match moment["style"].as_str() {
-            Some("good") => Style::Good,
-            Some("bad") => Style::Bad,
-            Some("look") => Style::Look,
-            Some("busy") => Style::Busy,
-            Some("dim") => Style::Dim,
-            _ => Style::Plain,
-        };
-        let said = screen.paint(style, &clean(&text("", &moment["text"])));
-        let value = crate::show::cut(&clean(&text("", &moment["value"])), VALUE);
-        let value = screen.paint(Style::Dim, &format!("  {value}"));
-        screen.line(format!("{front}{said}{value}").trim_end());
+    for of in answer["journal"].as_array().into_iter().flatten() {
+        moment(screen, of, begin);
     }
     for (name, of) in [("children", "run"), ("mailbox", "signal")] {
         let items = answer[name].as_array().map_or(&[][..], Vec::as_slice);

@@ -16,6 +16,10 @@ pub(super) enum Sent {
     Labels(&'static str),
     /// In the body, as milliseconds.
     Millis(&'static str),
+    /// In the body, as a number or `none`; with a time after a slash, that as `rate_ms`.
+    Limit(&'static str),
+    /// In the path, in place of its last word, if it was said.
+    Instead(&'static str),
     /// In the body or the query, that it was said.
     Flag(&'static str),
     /// In the path, and once for each: `{}` stands for it.
@@ -77,7 +81,8 @@ pub(super) const ROWS: &[Row] = rows! {
         ("label", Sent::Query("label")), LIMIT
     ] RUN;
     "runs show" GET "runs/{}" [
-        BY_PATH, ("execution", Sent::Query("execution")), ("full", Sent::Here)
+        BY_PATH, ("execution", Sent::Query("execution")), ("full", Sent::Here),
+        ("follow", Sent::Here)
     ] Shown::Run;
     "runs why" GET "runs/{}/why" [BY_PATH] Shown::Field("sentence");
     "runs tree" GET "runs/{}/tree" [
@@ -126,6 +131,10 @@ pub(super) const ROWS: &[Row] = rows! {
     "batches show" GET "batches/{}" [BY_PATH] Shown::Fields;
     "queues" GET "queues" []
         Shown::List(&["queue", "paused", "in_hand", "concurrency", "per_key", "rate"]);
+    "queues set" PUT "queues/{}" [
+        ("queue", Sent::Path), ("concurrency", Sent::Limit("concurrency")),
+        ("per_key", Sent::Limit("per_key")), ("rate", Sent::Limit("rate")), REASON
+    ] Shown::Fields;
     "queues pause" POST "queues/{}/pause" [("queue", Sent::Path), REASON] Shown::Fields;
     "queues resume" POST "queues/{}/resume" [("queue", Sent::Path), REASON] Shown::Fields;
     "schedules list" GET "schedules" [LIMIT]
@@ -144,14 +153,21 @@ pub(super) const ROWS: &[Row] = rows! {
     ] Shown::List(&["fingerprint", "count", "workflows", "code", "message"]);
     "parked show" GET "parked/{}" [BY_PATH] Shown::Fields;
     "parked retry" POST "parked/{}/retry" [
-        ("runs", Sent::Path), ("input", Sent::Json("input")), REASON
+        ("runs", Sent::Path), ("input", Sent::Json("input")),
+        ("skip", Sent::Instead("skip")), REASON
     ] Shown::Fields;
-    "parked cancel" POST "parked/{}/cancel" [("runs", Sent::Path), REASON] Shown::Fields;
+    "parked cancel" POST "parked/{}/cancel" [
+        ("runs", Sent::Path), ("without_undo", Sent::Instead("cancel_without_undo")), REASON
+    ] Shown::Fields;
     "parked complete" POST "parked/{}/complete" [
         ("runs", Sent::Path), ("value", Sent::Json("value")), REASON
     ] Shown::Fields;
     "parked undo" POST "parked/{}/undo" [("runs", Sent::Path), REASON] Shown::Fields;
     "parked accept" POST "parked/{}/accept" [("runs", Sent::Path), REASON] Shown::Fields;
+    "parked replay" POST "parked/{}/replay" [
+        ("runs", Sent::Path), ("to", Sent::Text("to")), REASON
+    ] Shown::Fields;
+    "parked offer" POST "parked/{}/offer" [("runs", Sent::Path), REASON] Shown::Fields;
     "parked discard" POST "parked/{}/discard" [("runs", Sent::Path), REASON] Shown::Fields;
     "facts list" GET "facts" [
         ("kind", Sent::Query("kind")), ("stream", Sent::Query("stream")), LIMIT

@@ -16,6 +16,11 @@ struct Server {
 
 impl Server {
     fn start(place: &Place, role: &str) -> Server {
+        Server::start_by("http", place, role, &[])
+    }
+
+    /// With these arguments more; it is reached as `localhost`.
+    fn start_by(scheme: &str, place: &Place, role: &str, more: &[&str]) -> Server {
         let add = ["tokens", "add", "ada", "--role", role, "--json"];
         let added = said(&mut place.command(&add)).ok().json();
         let token = added["token"].as_str().expect("a token").to_owned();
@@ -28,7 +33,7 @@ impl Server {
             "127.0.0.1:0",
         ];
         let mut child = place
-            .command(&serve)
+            .command(&[&serve[..], more].concat())
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
@@ -36,7 +41,12 @@ impl Server {
         let out = child.stdout.as_mut().expect("piped");
         BufReader::new(out).read_line(&mut line).expect("a line");
         let told: Value = serde_json::from_str(&line).expect("JSON");
-        let url = format!("http://{}", told["address"].as_str().expect("an address"));
+        let address = told["address"].as_str().expect("an address");
+        let address = match scheme {
+            "https" => address.replace("127.0.0.1", "localhost"),
+            _ => address.to_owned(),
+        };
+        let url = format!("{scheme}://{address}");
         Server { child, url, token }
     }
 
@@ -169,4 +179,143 @@ async fn what_a_server_does_not_have_is_said() {
     said(gone.env("ROUNDEL_TOKEN", "rdl_x")).fails(5, &["cannot be asked"]);
     let mut far = place.command(&["runs", "list", "--db", "http://example.com"]);
     said(far.env("ROUNDEL_TOKEN", "rdl_x")).fails(2, &["in the clear", "ssh -L"]);
+}
+
+fn certificate(name: &str) -> String {
+    format!(
+        "{}/../server/tests/it/tls/{name}",
+        env!("CARGO_MANIFEST_DIR")
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_asked_by_tls_and_only_if_it_is_trusted() {
+    let place = Place::new().await;
+    let (cert, key) = (certificate("one.pem"), certificate("one.key"));
+    let tls = ["--tls-cert", &cert, "--tls-key", &key];
+    let server = Server::start_by("https", &place, "operator", &tls);
+    let start = [
+        "start", "greet", "\"ada\"", "--key", "k", "--ca", &cert, "--json",
+    ];
+    assert_eq!(server.run(&place, &start).ok().json()["new"], true);
+    let follow = ["runs", "list", "--ca", &cert];
+    assert!(server.run(&place, &follow).ok().out.contains("greet"));
+    // Another's certificate, and what the system trusts, are not it: nothing is asked.
+    let other = certificate("two.pem");
+    let failed = server.run(&place, &["runs", "list", "--ca", &other]);
+    failed.fails(1, &["cannot be asked", "certificate", "--ca"]);
+    let mut system = place.command(&["runs", "list", "--db", &server.url]);
+    system
+        .env("ROUNDEL_TOKEN", &server.token)
+        .env("SSL_CERT_FILE", &other);
+    said(&mut system).fails(1, &["certificate", "--ca"]);
+    // Nor is a name that is not in it, of whoever signed it.
+    let by_number = server.url.replace("localhost", "127.0.0.1");
+    let mut named = place.command(&["runs", "list", "--db", &by_number, "--ca", &cert]);
+    said(named.env("ROUNDEL_TOKEN", &server.token)).fails(1, &["certificate"]);
+    server
+        .run(&place, &["runs", "list", "--ca", &key])
+        .fails(2, &["one.key", "PEM"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_followed_on_a_server_until_it_has_ended() {
+    let place = Place::new().await;
+    let worker = place.worker().await;
+    let server = Server::start(&place, "operator");
+    server
+        .run(&place, &["start", "ask", "\"why\"", "--key", "k"])
+        .ok();
+    let mut follow = place.command(&["runs", "show", "k", "--follow", "--json"]);
+    follow
+        .args(["--db", &server.url])
+        .env("ROUNDEL_TOKEN", &server.token);
+    let mut child = follow.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut told = Vec::new();
+    while !told.iter().any(|line: &String| line.contains("answer")) {
+        told.push(lines.next().expect("more").expect("a line"));
+    }
+    server
+        .run(&place, &["signal", "k", "answer", "\"yes\""])
+        .ok();
+    told.extend(lines.map(|line| line.expect("a line")));
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{told:?}");
+    // As by the database itself, and each entry once.
+    let here = place
+        .run(&["runs", "show", "k", "--follow", "--json"])
+        .ok()
+        .out;
+    assert_eq!(told, here.lines().collect::<Vec<_>>());
+    let shown = server
+        .run(&place, &["runs", "show", "k", "--follow"])
+        .ok()
+        .out;
+    assert!(shown.contains("completed"), "{shown}");
+    // One that fails is answered so, and one that is not there is not followed.
+    server.run(&place, &["start", "refuse", "--key", "r"]).ok();
+    let refused = server.run(&place, &["runs", "show", "r", "--follow"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    server
+        .run(&place, &["runs", "show", "no", "--follow"])
+        .fails(3, &["404"]);
+    worker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_are_limited_and_many_are_mended_on_a_server() {
+    let place = Place::new().await;
+    let worker = place.worker().await;
+    let server = Server::start(&place, "operator");
+    let ask = |args: &[&str]| server.run(&place, args);
+    let set = [
+        "queues",
+        "set",
+        "mail",
+        "--concurrency",
+        "5",
+        "--rate",
+        "100/1m",
+        "--json",
+    ];
+    let limits = ask(&[&set[..], &["--reason", "calm"]].concat()).ok().json();
+    assert_eq!(
+        (&limits["concurrency"], &limits["per_key"]),
+        (&5.into(), &Value::Null)
+    );
+    ask(&[
+        "queues",
+        "set",
+        "mail",
+        "--concurrency",
+        "none",
+        "--per-key",
+        "2",
+    ])
+    .ok();
+    let queues = ask(&["queues", "--json"]).ok().out;
+    assert_eq!(queues, place.run(&["queues", "--json"]).ok().out);
+    let limits: Value = serde_json::from_str(&queues).expect("JSON");
+    assert_eq!(
+        (&limits["concurrency"], &limits["per_key"]),
+        (&Value::Null, &2.into())
+    );
+    assert!(queues.contains("100"), "{queues}");
+    assert!(ask(&["audit", "--json"]).ok().out.contains("calm"));
+    // Three are parked; a filter finds them, and nothing is done before somebody agrees.
+    for key in ["a", "b", "c"] {
+        ask(&["start", "break", "--key", key]).ok();
+    }
+    while ask(&["parked", "list", "--json"]).ok().out.lines().count() < 3 {}
+    let cancel = ["parked", "cancel", "--code", "broken", "--json"];
+    let dry = ask(&[&cancel[..], &["--dry-run"]].concat()).ok().json();
+    assert_eq!(dry["found"], 3);
+    ask(&cancel).fails(2, &["--yes"]);
+    let none = ["parked", "cancel", "--code", "other", "--yes", "--json"];
+    assert_eq!(ask(&none).ok().json()["done"], 0);
+    ask(&["parked", "cancel", "a", "--dry-run"]).fails(2, &["dry-run"]);
+    let yes = ["--yes", "--without-undo", "--reason", "enough"];
+    assert_eq!(ask(&[&cancel[..], &yes].concat()).ok().json()["done"], 3);
+    assert!(ask(&["parked", "list", "--json"]).ok().out.is_empty());
+    worker.shutdown().await;
 }
