@@ -143,12 +143,19 @@ pub enum Mutant {
     LateTickLost,
     /// A schedule starts what is due whatever it started before.
     OverlapIgnored,
+    /// A schedule that is paused starts what is due.
+    PauseIgnored,
+    /// A schedule that was resumed starts what came while it was paused.
+    OwedAfterPause,
+    /// What somebody asks of a schedule while something of it runs is answered, and not done.
+    AskedLost,
+    /// Of the times that wait, a schedule starts the first and forgets the others.
+    WaitingForgotten,
 }
 
 impl Mutant {
-    /// All but the canary, what only a script finds, and bugs of schedules, which are found by
-    /// exploration.
-    pub const ALL: [Mutant; 80] = [
+    /// All but the canary and what only a script finds.
+    pub const ALL: [Mutant; 87] = [
         Mutant::NoFence,
         Mutant::EpochIgnored,
         Mutant::EpochKeptAtCommit,
@@ -229,6 +236,13 @@ impl Mutant {
         Mutant::LateForEver,
         Mutant::LateUndone,
         Mutant::DedupeIgnored,
+        Mutant::TickFiredTwice,
+        Mutant::LateTickLost,
+        Mutant::OverlapIgnored,
+        Mutant::PauseIgnored,
+        Mutant::OwedAfterPause,
+        Mutant::AskedLost,
+        Mutant::WaitingForgotten,
     ];
 }
 

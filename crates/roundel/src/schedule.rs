@@ -222,8 +222,13 @@ impl Last {
 
 /// A schedule's own function.
 pub(crate) async fn run(cx: Cx, first: Timetable) -> Result<(), Failure> {
+    look_often(cx, first, PASSES).await
+}
+
+/// The same; one execution looks so often.
+pub(crate) async fn look_often(cx: Cx, first: Timetable, passes: usize) -> Result<(), Failure> {
     let mut last: Option<Last> = None;
-    for _ in 0..PASSES {
+    for _ in 0..passes {
         let mut state: ScheduleState = cx.state().await?.unwrap_or_default();
         let now = cx.now().await?;
         if let Some(ended) = &mut last

@@ -84,6 +84,13 @@ impl Function {
         Function(erased(crate::batch::run))
     }
 
+    /// The function of schedules, whose journals begin anew after so many looks.
+    #[must_use]
+    pub fn schedule(passes: usize) -> Function {
+        let keep = move |cx, first| crate::schedule::look_often(cx, first, passes);
+        Function(erased(keep))
+    }
+
     /// The function that a handler of this command becomes.
     pub fn handler<I, O, F, Fut>(command: Command<I, O>, handler: F) -> Function
     where

@@ -77,6 +77,8 @@ pub(crate) struct Book {
     alike: BTreeMap<(Name, Name), RunId>,
     /// Facts that were handed in.
     pub(crate) arrivals: crate::incoming::Arrivals,
+    /// What is known of schedules.
+    pub(crate) times: crate::timetables::Timetables,
     /// What is known of runs that belong together.
     pub(crate) kin: crate::kin::Kin,
     pub(crate) violations: Vec<String>,

@@ -201,7 +201,7 @@ impl World<'_> {
         })
     }
 
-    fn claimant(&mut self, index: usize) -> Option<Claimant> {
+    pub(crate) fn claimant(&mut self, index: usize) -> Option<Claimant> {
         let worker = self.workers[self.clients[index].home].id();
         let lease = LEASE;
         self.random.once_in(2).then_some(Claimant { worker, lease })
@@ -226,9 +226,7 @@ impl World<'_> {
             self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
             return;
         }
-        if self.faults.facts && self.random.once_in(4) {
-            let op = self.about_facts();
-            // Beside what it does with runs.
+        if let Some(op) = self.beside_runs(index) {
             self.clients[index].left += 1;
             self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
             return;
@@ -275,6 +273,15 @@ impl World<'_> {
         };
         let op = self.signed(op);
         self.clients[index].stage = Stage::Asks(Box::new(op), self.now);
+    }
+
+    /// What it does beside what it does with runs.
+    fn beside_runs(&mut self, index: usize) -> Option<Op> {
+        if self.faults.facts && self.random.once_in(4) {
+            return Some(self.about_facts());
+        }
+        let asks = self.times.is_some() && self.random.once_in(3);
+        asks.then(|| self.about_times(index))
     }
 
     /// The next of what is fixed; what is to be undone must have ended.

@@ -202,11 +202,11 @@ impl World<'_> {
             let mut others = self.flows.iter();
             others.any(|other| other.name == flow.name && other.version > flow.version)
         };
-        let all = 0..self.flows_played();
         let picked = match self.faults.versions {
             true => self.random.below(4),
             false => 3,
         };
+        let all = (0..self.flows.len()).filter(|at| self.is_played(*at));
         let flows: Vec<usize> = match (self.has_versions, picked) {
             (false, _) | (true, 0) => all.filter(|at| !newest(*at)).collect(),
             (true, 1) => all.filter(|at| !replaced(*at)).collect(),
@@ -231,22 +231,22 @@ impl World<'_> {
         if self.has_versions && self.somebody_waits_for_a_version() {
             self.marks.hit(Mark::VersionWaited);
         }
+        let played = (0..self.flows.len())
+            .filter(|at| self.is_played(*at))
+            .count();
         for at in 0..self.workers.len() {
             let deploy = &self.workers[at].deploy;
-            let lacks = self.has_versions && deploy.flows.len() < self.flows_played();
+            let lacks = self.has_versions && deploy.flows.len() < played;
             if lacks || deploy.bad_code || deploy.skew != 0 {
                 self.replace(at);
             }
         }
     }
 
-    /// How many of the workflows are part of this schedule: those that cooperate stand last.
-    pub(crate) fn flows_played(&self) -> usize {
-        let alone = self.flows.iter().take_while(|flow| !flow.cooperates);
-        match self.cooperates {
-            true => self.flows.len(),
-            false => alone.count(),
-        }
+    /// Is this workflow part of this schedule?
+    fn is_played(&self, at: usize) -> bool {
+        let flow = &self.flows[at];
+        (self.cooperates || !flow.cooperates) && (self.times.is_some() || !flow.keeps_times)
     }
 
     fn somebody_waits_for_a_version(&self) -> bool {

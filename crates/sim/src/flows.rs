@@ -60,6 +60,8 @@ pub(crate) struct Flow {
     pub(crate) version: u32,
     /// Played only where runs cooperate.
     pub(crate) cooperates: bool,
+    /// Played only where there are schedules.
+    pub(crate) keeps_times: bool,
     function: Function,
     /// What it was made by mistake.
     bad: Option<Function>,
@@ -79,6 +81,7 @@ pub(crate) fn all() -> Vec<Flow> {
         name: Name::constant(name),
         version: 1,
         cooperates: false,
+        keeps_times: false,
         function,
         bad: None,
     };
@@ -111,8 +114,15 @@ pub(crate) fn all() -> Vec<Flow> {
         cooperating("crowd", Function::new(trees::crowd)),
         cooperating("leaf", Function::new(trees::leaf)),
         cooperating("scene", Function::new(crate::scenes::scene)),
+        Flow {
+            keeps_times: true,
+            ..flow("roundel.schedule", Function::schedule(LOOKS))
+        },
     ]
 }
+
+/// After so many looks a schedule begins anew: soon, so that some do.
+const LOOKS: usize = 5;
 
 const SHORT: Duration = Duration::from_millis(40);
 const LONG: Duration = Duration::from_millis(900);

@@ -29,6 +29,7 @@ mod report;
 mod scenes;
 mod shrink;
 mod site;
+mod timetables;
 mod trace;
 mod trees;
 mod worker;

@@ -112,6 +112,13 @@ marks! {
     BatchCancelled "batch_cancelled",
     PatchTold "patch_told_to_a_run_that_waits_for_it",
     PatchedMeanwhile "patched_between_the_look_and_the_wait",
+    TimeStarted "started_by_a_schedule",
+    TimeSkipped "time_of_a_schedule_skipped",
+    TimeMissed "time_of_a_schedule_missed",
+    TimeWaits "time_of_a_schedule_waits_for_its_last_run",
+    SchedulePaused "schedule_paused",
+    LookedWhilePaused "schedule_looked_while_paused",
+    AskedOfSchedule "start_asked_of_a_schedule",
 }
 
 /// How often each was hit.

@@ -103,6 +103,17 @@ impl World<'_> {
         }))
     }
 
+    /// Lets parked runs go on, and rollbacks that failed. Returns whether there were any that had
+    /// not been let too often.
+    pub(crate) fn resume_parked(&mut self) -> bool {
+        let parked: Vec<RunId> = self.book.may_resume(self.model.rows());
+        for run in &parked {
+            let op = self.let_go_on(*run);
+            let _ = self.transact(&op, Vec::new(), Some(0));
+        }
+        !parked.is_empty()
+    }
+
     /// A command, if there is one; at best one that has not ended.
     fn some_command(&mut self) -> Option<RunId> {
         let rows = self.model.rows();
@@ -150,4 +161,10 @@ pub(crate) fn looked(op: &Op, rows: &Rows) -> Option<(RunId, u64, u64)> {
 pub(crate) fn sends(op: &Op) -> bool {
     let sent = |caused: &Caused| matches!(caused, Caused::Send(_));
     matches!(op, Op::Commit(round) if round.caused.iter().any(sent))
+}
+
+/// Is a run parked by it, because its code asks for something else than it did?
+pub(crate) fn is_diverged(op: &Op) -> bool {
+    let Op::Commit(round) = op else { return false };
+    matches!(&round.then, roundel_core::Then::Park(why) if why.code == "diverged")
 }

@@ -22,10 +22,12 @@ use crate::faults::Faults;
 use crate::flows::Flow;
 use crate::kin::News;
 use crate::marks::{Mark, Marks};
+use crate::operators::is_diverged;
 use crate::random::Random;
 use crate::scenes::script_of;
 use crate::shrink::Cut;
 use crate::site::{self, Line};
+use crate::timetables::Before;
 use crate::trace::Trace;
 use crate::worker::Worker;
 
@@ -68,6 +70,8 @@ pub(crate) struct World<'a> {
     pub(crate) has_versions: bool,
     /// Some runs are trees that publish and undo.
     pub(crate) cooperates: bool,
+    /// There are schedules, whose times are so far apart.
+    pub(crate) times: Option<Duration>,
     pub(crate) trace: Trace,
     pub(crate) marks: Marks,
     pub(crate) book: crate::book::Book,
@@ -114,6 +118,8 @@ impl<'a> World<'a> {
         let workers = 2 + random.below(2);
         let (drawn, things) = (1 + random.below(3), cut.things);
         let clients = drawn.min(cut.clients);
+        let cooperates = on(25) && on(26) && on(28) && on(29) && on(30);
+        let times = !cooperates && (38..45).all(on);
         let mut world = World {
             requests: cut.requests,
             flows: &player.flows,
@@ -122,7 +128,8 @@ impl<'a> World<'a> {
             model: Model::default(),
             workers: Vec::new(),
             has_versions: faults.versions,
-            cooperates: on(25) && on(26) && on(28) && on(29) && on(30),
+            cooperates,
+            times: times.then(|| crate::timetables::unit(faults.clock_jumps || faults.skew)),
             clients: (0..clients)
                 .map(|_| Client::new(&mut random, drawn, things))
                 .collect(),
@@ -166,6 +173,7 @@ impl<'a> World<'a> {
         let mut world = World::new(seed, player, cut, trace);
         world.faults = Faults::default();
         world.has_versions = false;
+        world.times = None;
         world.plan = plan;
         // Every request is a place at which something can break.
         world.looks_first = false;
@@ -204,10 +212,13 @@ impl<'a> World<'a> {
     /// Ends the faults, and plays until nothing is left to do.
     pub(crate) fn come_to_rest(&mut self) {
         self.end_faults();
+        self.let_time_pass();
+        let end = self.now;
         for tick in 0..DRAIN {
             self.tick();
             if tick % 8 == 0 {
                 self.resume_queues();
+                self.pause_schedules(end);
             }
             let left = tick % 8 == 0 && self.take_in();
             if tick % 8 == 0 && !left && self.is_at_rest() && !self.resume_parked() {
@@ -368,6 +379,9 @@ impl<'a> World<'a> {
         let rows = self.model.rows();
         let news = self.cooperates.then(|| News::of(op, &written, rows));
         let permits = crate::queues::Permits::of(op, rows);
+        let times = self
+            .times
+            .and_then(|_| Before::of(op, &mut self.book, rows));
         let looked = crate::operators::looked(whole, rows);
         let answer = self.model.decide(whole, self.now);
         self.permits_given(&permits);
@@ -392,6 +406,9 @@ impl<'a> World<'a> {
                     site::with(|site| site.commit(written));
                 }
                 self.book.after(noted, op, reply, self.model.rows());
+                if self.times.is_some() {
+                    self.times_after(times, op, reply);
+                }
             }
             Err(Refusal::Fenced { .. }) => self.marks.hit(Mark::ZombieFenced),
             Err(Refusal::MovedOn { .. }) => self.marks.hit(Mark::OldLookRefused),
@@ -452,17 +469,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets parked runs go on, and rollbacks that failed. Returns whether there were any that had
-    /// not been let too often.
-    fn resume_parked(&mut self) -> bool {
-        let parked: Vec<RunId> = self.book.may_resume(self.model.rows());
-        for run in &parked {
-            let op = self.let_go_on(*run);
-            let _ = self.transact(&op, Vec::new(), Some(0));
-        }
-        !parked.is_empty()
-    }
-
     pub(crate) fn fresh_key(&mut self) -> Name {
         let mut text = uuid::Uuid::encode_buffer();
         let key = self.random.id().simple().encode_lower(&mut text);
@@ -476,11 +482,6 @@ impl<'a> World<'a> {
     pub(crate) fn refused(refusal: &Refusal) -> Failure {
         Failure::permanent(refusal).with_code("refused")
     }
-}
-
-fn is_diverged(op: &Op) -> bool {
-    let Op::Commit(round) = op else { return false };
-    matches!(&round.then, roundel_core::Then::Park(why) if why.code == "diverged")
 }
 
 fn begins_effect(op: &Op, reader: &mut Reader) -> bool {

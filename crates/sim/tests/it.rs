@@ -50,6 +50,19 @@ fn fa_06_fa_10_bugs_of_facts_that_come_in_are_found() {
 }
 
 #[test]
+fn fa_20_bugs_of_schedules_are_found() {
+    let bugs = [
+        Mutant::TickFiredTwice,
+        Mutant::OverlapIgnored,
+        Mutant::PauseIgnored,
+        Mutant::AskedLost,
+        Mutant::WaitingForgotten,
+    ];
+    let hunt = hunt(&bugs, 1);
+    assert_eq!(hunt.caught(), bugs.len(), "{hunt:?}");
+}
+
+#[test]
 fn scripted_trees_find_planted_bugs() {
     for bug in [
         Mutant::SettledUndone,

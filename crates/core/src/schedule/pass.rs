@@ -48,8 +48,12 @@ pub fn pass(table: &Timetable, state: &ScheduleState, now: Timestamp) -> Result<
         done: state.done.clone(),
         answered: state.asked.keys().cloned().collect(),
     };
-    let from = state.done.until.max(state.owed_from).max(table.since);
-    if !state.paused {
+    let owed_from = match mutant::on(Mutant::OwedAfterPause) {
+        true => Timestamp(0),
+        false => state.owed_from,
+    };
+    let from = state.done.until.max(owed_from).max(table.since);
+    if !state.paused || mutant::on(Mutant::PauseIgnored) {
         pass.take_due(table, &times, (from, now));
     }
     pass.take_asked(table, &times, state);
@@ -114,6 +118,7 @@ impl Pass {
             (_, Overlap::Allow) => false,
             (Reason::Due, Overlap::Skip) => busy && !mutant::on(Mutant::OverlapIgnored),
             (Reason::Due, Overlap::Queue) => due_waits,
+            (Reason::Asked, _) => busy && mutant::on(Mutant::AskedLost),
             _ => false,
         };
         if skipped || waiting.len() >= limits::TICKS_WAITING {
@@ -133,6 +138,9 @@ impl Pass {
         };
         let many = many.min(self.done.waiting.len());
         self.starts = self.done.waiting.drain(..many).collect();
+        if mutant::on(Mutant::WaitingForgotten) && !self.starts.is_empty() {
+            self.done.waiting.clear();
+        }
     }
 
     fn note(&mut self, at: Timestamp, what: What) {

@@ -1,12 +1,13 @@
 //! The judgement: everything is at rest, and what was promised is held against what is there.
 
 mod kin;
+mod timetables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use roundel_core::check::Reader;
 use roundel_core::{
-    Deadline, Entry, INCOMING, Outcome, Rows, RunId, RunRow, RunState, STATE_CHANGED,
+    Deadline, Entry, INCOMING, Outcome, Rows, RunId, RunRow, RunState, SCHEDULE, STATE_CHANGED,
     decode_entries,
 };
 use roundel_store::Model;
@@ -34,6 +35,7 @@ impl Book {
         self.judge_batches(model);
         self.judge_facts(model, site);
         self.judge_arrivals(model);
+        self.judge_times(model);
         if rows.audit.iter().count() != self.audited {
             self.complain("inv26_audit: what was done in somebody's name is not all there");
         }
@@ -154,6 +156,12 @@ impl Book {
     /// Nobody waits for a state that is there.
     fn judge_conditions(&mut self, rows: &Rows) {
         let waits = rows.waits.iter().map(|(wait, _)| wait);
+        // A schedule waits for what it is asked.
+        let asks = |run| {
+            rows.run(run)
+                .is_some_and(|row| rows.lane(row.lane).workflow == SCHEDULE)
+        };
+        let waits = waits.filter(|wait| !asks(wait.run));
         for wait in waits.filter(|wait| wait.name == STATE_CHANGED) {
             let state = rows.states.get(&wait.run);
             let state = state.and_then(|row| row.value.decode::<serde_json::Value>().ok());
