@@ -83,6 +83,11 @@ impl Known {
         })
     }
 
+    fn goes_on_after(&self, at: Timestamp) -> bool {
+        let times = self.table.times();
+        times.is_ok_and(|times| times.next(at).is_some())
+    }
+
     fn was_asked_for(&self, at: Timestamp) -> bool {
         let covers = |asked: &Asked| match *asked {
             Asked::Now(_) => false,
@@ -313,12 +318,15 @@ impl World<'_> {
             self.marks.hit(mark);
         }
         // One that has never looked has not seen it.
-        let sees_it = state.paused && done.next.is_none() && done.until > Timestamp(0);
-        let seen = Some(done.until).filter(|_| sees_it);
-        let known = self.book.times.known.get_mut(&round.run);
-        let pause = known.and_then(|known| known.pauses.last_mut());
-        if let Some(pause) = pause.filter(|_| sees_it) {
-            pause.seen = seen;
+        let none_next = done.next.is_none() && done.until > Timestamp(0);
+        let (until, paused, moved) = (done.until, state.paused, done.until > was.until);
+        let Some(known) = self.book.times.known.get_mut(&round.run) else {
+            return;
+        };
+        // Who is resumed between its look and its commit has found itself paused all the same.
+        let sees_it = none_next && (paused || moved && known.goes_on_after(until));
+        if let Some(pause) = known.pauses.last_mut().filter(|_| sees_it) {
+            pause.seen = Some(until);
         }
     }
 
