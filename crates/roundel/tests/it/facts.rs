@@ -192,6 +192,50 @@ async fn fa_14_a_command_handler_records_what_it_did(db: Db) {
     assert_eq!(ids(&process).await.len(), 2);
 }
 
+const KEEP: Workflow<bool, usize> = Workflow::named("keep");
+
+/// Writes a row and a fact, and says how many rows it then sees. Told to, it fails after that.
+async fn keep(cx: roundel::Cx, fails: bool) -> Result<usize, Failure> {
+    let kept = cx.step("keep", move |tx: Tx| async move {
+        tx.execute("CREATE TABLE IF NOT EXISTS kept (n INTEGER)", ())
+            .await?;
+        tx.execute("INSERT INTO kept VALUES (1)", ()).await?;
+        MOVED.record(&tx, &moved("bank", "ada", 1)).await?;
+        let seen = tx.query("SELECT n FROM kept", ()).await?.len();
+        match fails {
+            true => Err(Failure::business(format!("it saw {seen}"))),
+            false => Ok(seen),
+        }
+    });
+    kept.await
+}
+
+async fn fa_15_a_step_sees_what_it_wrote_and_one_that_fails_leaves_no_transaction_open(db: Db) {
+    let process = db
+        .start(|engine| engine.project(balances()).register(KEEP, keep))
+        .await;
+    for round in 1..=3 {
+        let mut fails = process.start(KEEP, &true).await.expect("it starts");
+        let failed = soon("the failure", fails.result()).await;
+        let said = failed.expect_err("it fails").to_string();
+        assert!(said.contains(&format!("it saw {round}")), "{said}");
+        // What comes next is in a transaction of its own, in which nothing of that is.
+        let mut keeps = process.start(KEEP, &false).await.expect("it starts");
+        let seen = soon("the end", keeps.result()).await.expect("it ends");
+        assert_eq!(seen, round, "its own row, and none of those that failed");
+        assert_eq!(balance(&process, "ada").await, Some(round as i64));
+    }
+    // Nor does it keep others out.
+    let other = db.start(|engine| engine.project(balances())).await;
+    let gift = moved("bank", "ada", 10);
+    soon("another process", async {
+        other.record(MOVED, &gift).await
+    })
+    .await
+    .expect("it is recorded");
+    assert_eq!(balance(&process, "ada").await, Some(13));
+}
+
 async fn fa_18_many_who_record_at_once_lose_nothing(db: Db) {
     let processes = [
         db.start(|engine| engine.project(balances())).await,
@@ -341,6 +385,7 @@ all![
     fa_08_a_fact_is_recorded_once,
     fa_14_a_step_records_with_its_journal_and_both_lead_to_each_other,
     fa_14_a_command_handler_records_what_it_did,
+    fa_15_a_step_sees_what_it_wrote_and_one_that_fails_leaves_no_transaction_open,
     fa_18_many_who_record_at_once_lose_nothing,
     documents_are_listed_by_their_paths,
     fa_18_fa_21_deciders_are_as_if_one_came_after_the_other,
