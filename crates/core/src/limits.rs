@@ -64,6 +64,8 @@ pub const DELETE: usize = 1_000;
 pub const CRASHES: u32 = 3;
 /// The longest lease. One that ends later was made by a clock that has since gone back.
 pub const LEASE: Duration = Duration::from_secs(3600);
+/// A lease, unless another is asked for. No statement that writes takes as long.
+pub const USUAL_LEASE: Duration = Duration::from_secs(30);
 /// A worker that registers again is noted as seen so often at most.
 pub const SIGN: Duration = Duration::from_secs(60);
 /// How long a worker that says nothing is listed. One that is at rest says so every hour.

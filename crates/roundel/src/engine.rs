@@ -143,7 +143,7 @@ impl EngineBuilder {
         let config = Config {
             namespace: Name::constant("default"),
             name: format!("process {}", std::process::id()).into(),
-            lease: Duration::from_secs(30),
+            lease: limits::USUAL_LEASE,
             grace: Duration::from_secs(5),
             max_live: 4096,
             in_hand: None,

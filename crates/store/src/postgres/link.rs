@@ -49,7 +49,8 @@ impl Beginnings {
     /// For a schema of this name, which is known to need no quotes but gets them.
     pub(super) fn of(schema: &str) -> Beginnings {
         let path = format!("SET LOCAL search_path = \"{schema}\", pg_catalog, pg_temp");
-        let limits = "SET LOCAL statement_timeout = '30s'; SET LOCAL lock_timeout = '5s'; \
+        // A process that died leaves nothing behind that outlives its leases.
+        let limits = "SET LOCAL statement_timeout = '15s'; SET LOCAL lock_timeout = '5s'; \
              SET LOCAL idle_in_transaction_session_timeout = '15s'; \
              SET LOCAL client_min_messages = 'warning'";
         let plans = "SET LOCAL plan_cache_mode = 'force_generic_plan'; \
@@ -217,3 +218,36 @@ macro_rules! add_columns {
     }};
 }
 pub(super) use add_columns;
+
+#[cfg(test)]
+mod tests {
+    use roundel_core::limits::USUAL_LEASE;
+
+    use super::*;
+
+    #[test]
+    fn co_05_no_statement_of_the_engine_takes_as_long_as_a_lease() {
+        let Some(schema) = roundel_testpg::schema() else {
+            return;
+        };
+        let begin = Beginnings::of("public");
+        let session = ["BEGIN; ", &begin.session].concat();
+        let last = ["BEGIN; ", &begin.last].concat();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        for text in [&begin.write, &begin.plain, &session, &last] {
+            let most: i64 = runtime.block_on(async {
+                let address = schema.address();
+                let mut link = PgConnection::connect(&address).await.expect("a connection");
+                let begun = link.execute(sqlx::raw_sql(text)).await;
+                begun.expect("it begins");
+                let asked = "SELECT setting::bigint FROM pg_settings \
+                     WHERE name = 'statement_timeout'";
+                let most = sqlx::query_scalar(asked).fetch_one(&mut link).await;
+                most.expect("a setting")
+            });
+            let lease = i64::try_from(USUAL_LEASE.as_millis()).expect("a small number");
+            assert!(most > 0 && most < lease, "{most} ms: {text}");
+        }
+    }
+}

@@ -32,8 +32,10 @@ use crate::{Boxed, Work, Worked, tx};
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Opens the transaction of a step. The setting is gone once the transaction has ended, however.
+/// A lease has two thirds of its time left, at least, when its process dies: by its end no
+/// statement is left that could hold locks which the next attempt needs.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
-     SET LOCAL roundel.step = 'open'; SET LOCAL statement_timeout = '60s'; \
+     SET LOCAL roundel.step = 'open'; SET LOCAL statement_timeout = '20s'; \
      SAVEPOINT roundel_step";
 /// For a connection that others had before, who gave their statements the names that the driver
 /// will give to those of the step.

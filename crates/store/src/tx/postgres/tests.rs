@@ -351,3 +351,18 @@ fn h6_a_step_in_a_deadlock_is_to_be_run_again() {
         assert!(matches!(settled, Err(Broken::Failed(_))), "{settled:?}");
     }
 }
+
+#[test]
+fn co_05_no_statement_of_a_step_outlives_the_lease_of_a_process_that_died() {
+    let Some(place) = Place::new() else { return };
+    let (came, _) = place.step(|tx| async move {
+        let asked = "SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'";
+        tx.query_one(asked, ()).await?.get::<i64>(0)
+    });
+    let Some(Driven::Ended(Ok(most))) = came else {
+        panic!("{came:?}");
+    };
+    // A lease is renewed every third of its time: so much is left of it, at least.
+    let left = roundel_core::limits::USUAL_LEASE * 2 / 3;
+    assert!(most > 0 && most <= left.as_millis() as i64, "{most} ms");
+}
