@@ -5,6 +5,7 @@
 //! is told to write.
 
 mod browser;
+mod cost;
 mod newcomer;
 mod peers;
 mod reliability;
@@ -24,12 +25,13 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test         tidy, deny, every test and documentation example, sim, reliability, newcomer
+  test         tidy, deny, every test and documentation example, sim, cost, reliability, newcomer
   lint         formatting, clippy and documentation, each without warnings
   tidy         the project's own rules: sizes, module docs, nothing unfinished, examples that run
   deny         the packages of others: licences, sources, checksums, versions, what must not be here
   sbom         what the command is made of, in CycloneDX's form, to standard output
   sim          schedules of crashes and faults: --schedules N, --seed S, --json, --trace
+  cost         instructions of an effect against their budget; --write makes them the budget
   reliability  the page on reliability against the last test run; --write brings it up to that
   pictures     those of the guide, taken anew by the test that drives the demo in a browser
   newcomer     a new crate with the lines of the README and the guide's first page, built and run
@@ -45,6 +47,8 @@ enum Request {
     Simulate(Vec<String>),
     /// Figures of the last run are written into their page.
     State,
+    /// What is counted becomes the budget.
+    Budget,
     /// The guide's pictures are taken anew.
     Pictures,
     /// What the command is made of is listed.
@@ -67,6 +71,10 @@ fn main() -> ExitCode {
         Ok(Request::State) => match reliability::run(&workspace_root(), true) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
+        },
+        Ok(Request::Budget) => match cost::run(&workspace_root(), true) {
+            cost::Counted::Within => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
         },
         Ok(Request::Pictures) => match browser::take_pictures(&workspace_root()) {
             true => ExitCode::SUCCESS,
@@ -107,6 +115,8 @@ fn parse(args: &[String]) -> Result<Request, String> {
         "sbom" => Request::Bill,
         "newcomer" => Request::Run(vec![Step::Newcomer]),
         "pictures" => Request::Pictures,
+        "cost" if rest == ["--write"] => return Ok(Request::Budget),
+        "cost" => Request::Run(vec![Step::Cost]),
         "reliability" if rest == ["--write"] => return Ok(Request::State),
         "reliability" => Request::Run(vec![Step::Reliability]),
         "ci" => Request::Run([steps::LINT, steps::TEST].concat()),

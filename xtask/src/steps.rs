@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{browser, newcomer, reliability, server, supply, tidy, unsteady};
+use crate::{browser, cost, newcomer, reliability, server, supply, tidy, unsteady};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -24,6 +24,7 @@ pub(crate) enum Step {
     Tests,
     DocTests,
     Simulation,
+    Cost,
     Reliability,
     Newcomer,
 }
@@ -35,6 +36,7 @@ pub(crate) const TEST: &[Step] = &[
     Step::Tests,
     Step::DocTests,
     Step::Simulation,
+    Step::Cost,
     Step::Reliability,
     Step::Newcomer,
 ];
@@ -47,6 +49,9 @@ const THREADS: &str = "RUST_TEST_THREADS";
 
 /// What Cargo is told of it.
 const SIMULATOR: &[&str] = &["--profile", "sim", "--quiet", "--package", "roundel-sim"];
+
+/// A kind of processor, of 2013 and later.
+const V3: &str = "x86-64-v3";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -66,6 +71,7 @@ impl Step {
             Step::Tests => "tests",
             Step::DocTests => "doc tests",
             Step::Simulation => "simulation",
+            Step::Cost => "cost",
             Step::Reliability => "reliability",
             Step::Newcomer => "newcomer",
         }
@@ -85,7 +91,12 @@ impl Step {
             ],
             // Only libraries: the pages of the `roundel` binary would replace those of the crate.
             Step::Docs => &["doc", "--workspace", "--lib", "--no-deps", "--all-features"],
-            Step::Tidy | Step::Deny | Step::Newcomer | Step::Simulation | Step::Reliability => &[],
+            Step::Tidy
+            | Step::Deny
+            | Step::Newcomer
+            | Step::Simulation
+            | Step::Cost
+            | Step::Reliability => &[],
             // Not the examples: they are modules of a test, and need no binaries of their own.
             Step::Tests => &[
                 "test",
@@ -117,6 +128,7 @@ impl Step {
             | Step::Tests
             | Step::DocTests
             | Step::Simulation
+            | Step::Cost
             | Step::Reliability
             | Step::Newcomer => None,
         }
@@ -128,6 +140,7 @@ impl fmt::Display for Step {
         match (self, self.arguments()) {
             (Step::Newcomer, _) => write!(f, "newcomer: a new crate with the lines of the pages"),
             (Step::Simulation, _) => write!(f, "simulation: {SCHEDULES} schedules of faults"),
+            (Step::Cost, _) => write!(f, "cost: instructions of an effect, against their budget"),
             (Step::Deny, _) => write!(f, "deny: the packages of others"),
             (Step::Reliability, _) => write!(f, "reliability: the page against this run"),
             (_, []) => write!(f, "{}: the project's own rules", self.name()),
@@ -182,6 +195,13 @@ fn run(step: Step, root: &Path) -> Outcome {
             step.name()
         );
         return Outcome::Skipped;
+    }
+    if step == Step::Cost {
+        return match cost::run(root, false) {
+            cost::Counted::Within => Outcome::Passed,
+            cost::Counted::Failed => Outcome::Failed,
+            cost::Counted::Skipped => Outcome::Skipped,
+        };
     }
     let passed = match step {
         Step::Tidy => tidy::run(root),
@@ -260,7 +280,10 @@ fn tests(root: &Path) -> bool {
 /// largest tests are built by one core alone, and so is the simulator.
 fn build_all(root: &Path) -> bool {
     std::thread::scope(|scope| {
-        scope.spawn(|| of_simulator(root, "build").status());
+        scope.spawn(|| {
+            let mut build = of_simulator(root, "build");
+            build.args(["--bins", "--example", "cost"]).status()
+        });
         let mut build = cargo(root, Step::Tests.arguments());
         let built = build.arg("--no-run").status();
         let built = built.is_ok_and(|status| status.success());
@@ -306,13 +329,22 @@ fn simulator(root: &Path, options: &[&str]) -> Command {
 /// Builds or runs the simulator with what the processor at hand can do, unless the machine's own
 /// settings say what to build for. The kind is named, as `native` would not be: what was built on
 /// another machine and kept is not run on one that cannot.
-fn of_simulator(root: &Path, verb: &str) -> Command {
+pub(crate) fn of_simulator(root: &Path, verb: &str) -> Command {
     let mut command = cargo(root, &[&[verb], SIMULATOR].concat());
     if has_x86_64_v3() {
-        let flags = r#"build.rustflags=["-Ctarget-cpu=x86-64-v3"]"#;
-        command.args(["--config", flags]);
+        let flags = format!(r#"build.rustflags=["-Ctarget-cpu={V3}"]"#);
+        command.args(["--config", &flags]);
     }
     command
+}
+
+/// What the simulator is built for.
+pub(crate) fn kind() -> &'static str {
+    if has_x86_64_v3() {
+        V3
+    } else {
+        env::consts::ARCH
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
