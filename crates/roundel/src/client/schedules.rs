@@ -262,12 +262,14 @@ impl Schedule {
 
     /// Starts it for each of its times from the first of these to the last, both among them, also
     /// if it is paused: those that it has not been started for. One after the other, if runs may
-    /// not overlap. Returns how many times there are.
+    /// not overlap. Times that are yet to come are left to come. Returns how many times there are.
     ///
     /// # Errors
     /// When there is none of that name, or there are more than [`limits::MADE_UP`] times.
     pub async fn backfill(&self, first: Timestamp, last: Timestamp) -> Result<usize, Error> {
         let view = self.show().await?;
+        // A time that was started ahead would not be started when it comes.
+        let last = last.min(self.client.now());
         let times = view.timetable.times().map_err(Error::Value)?;
         let range = times.following(Timestamp(first.0.saturating_sub(1)));
         let many = range.take_while(|at| *at <= last).take(limits::MADE_UP + 1);

@@ -10,6 +10,7 @@ all![
     fa_20_what_was_paused_while_nobody_was_there_owes_nothing,
     fa_20_run_now_starts_one_beside_its_times,
     fa_20_a_range_of_the_past_is_started_once,
+    fa_20_a_range_that_reaches_ahead_ends_now,
     fa_20_what_is_asked_for_waits_where_runs_may_not_overlap,
     fa_20_what_is_removed_starts_nothing_and_can_be_set_again,
     fa_20_what_operators_do_to_schedules_is_audited,
@@ -112,6 +113,26 @@ async fn fa_20_a_range_of_the_past_is_started_once(db: Db) {
     let years = handle.backfill(midnight(-3000), midnight(1)).await;
     let years = years.unwrap_err().to_string();
     assert!(years.contains(&limits::MADE_UP.to_string()), "{years}");
+}
+
+async fn fa_20_a_range_that_reaches_ahead_ends_now(db: Db) {
+    let db = db.with_manual_clock();
+    let engine = start(&db).await;
+    let handle = engine.schedule("hourly");
+    let timed = REPORT.timed(&"sales".to_owned()).cron("0 * * * *");
+    handle.set(timed.overlap(Overlap::Allow)).await.unwrap();
+    let next = handle.next(2).await.unwrap();
+    let last = next[0].before(HOUR);
+    assert_eq!(handle.backfill(last, next[1]).await.unwrap(), 1);
+    assert_eq!(handle.backfill(next[0], next[1]).await.unwrap(), 0);
+    has_started(&engine, "hourly", 1).await;
+    is_at_rest(&engine, "hourly").await;
+    assert_eq!(keys(&engine, "hourly").await, [at("hourly", last)]);
+    // What was ahead comes when it is time.
+    db.advance(HOUR);
+    has_started(&engine, "hourly", 2).await;
+    let expected = [last, next[0]].map(|time| at("hourly", time));
+    assert_eq!(keys(&engine, "hourly").await, expected);
 }
 
 async fn fa_20_what_is_asked_for_waits_where_runs_may_not_overlap(db: Db) {
