@@ -1,5 +1,8 @@
 //! Calling deciders by name, in JSON.
 
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
 use roundel_core::{
     Envelope, Failure, Item, Name, NewFact, Payload, QueueKind, Start, Timestamp, Verdict,
 };
@@ -9,7 +12,7 @@ use serde_json::Value;
 use super::decide::with_command;
 use super::{Arrival, Client, Decision, Look};
 use crate::Error;
-use crate::cx::decode;
+use crate::cx::{decode, panicked};
 use crate::decider::Decider;
 use crate::ids::new_fact;
 
@@ -76,7 +79,11 @@ impl Client {
         look: Look,
         input: Value,
     ) -> Result<Decision<Payload>, Error> {
-        let answer = decider(look, input).await?;
+        let deciding = AssertUnwindSafe(async { decider(look, input).await });
+        let answer = match deciding.catch_unwind().await {
+            Ok(answer) => answer?,
+            Err(panic) => return Err(panicked(panic.as_ref()).into()),
+        };
         let verdict: Verdict = serde_json::from_value(answer).map_err(|error| {
             let text = format!("the decider `{name}` answers what is no decision: {error}");
             Failure::permanent(text).with_code("no_decision")

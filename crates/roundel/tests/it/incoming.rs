@@ -160,8 +160,13 @@ async fn fa_06_fa_21_a_tick_takes_what_came_in_and_then_runs_all_jobs(db: Db) {
                 .decider("fail", |_, _| async {
                     Err::<Value, _>(Failure::business("not today"))
                 })
+                .decider("panic", |_, input: Value| async move {
+                    let count = input.as_u64().expect("a number");
+                    Ok::<_, Error>(json!({ "reply": count }))
+                })
                 .job("greet", &1)
                 .job("fail", &())
+                .job("panic", &"none")
                 .job("greet", &2)
         })
         .await;
@@ -173,11 +178,13 @@ async fn fa_06_fa_21_a_tick_takes_what_came_in_and_then_runs_all_jobs(db: Db) {
     let ticked = process.tick(Timestamp(5)).await.expect("it ticks");
     assert_eq!((ticked.incoming.recorded, ticked.incoming.parked), (3, 1));
     assert_eq!((ticked.jobs, ticked.more), (2, false));
-    assert_eq!(ticked.failed.len(), 1);
-    assert_eq!(ticked.failed[0].0.as_str(), "fail");
+    let failed = ticked.failed.iter().map(|(job, _)| job.as_str());
+    assert_eq!(failed.collect::<Vec<_>>(), ["fail", "panic"]);
+    let panicked = ticked.failed[1].1.to_string();
+    assert!(panicked.contains("a number"), "{panicked}");
     assert_eq!(heard(&process).await, [1, 2, 4, 305, 405]);
     let metrics = process.metrics();
-    assert_eq!((metrics.ticks, metrics.jobs_failed), (1, 1));
+    assert_eq!((metrics.ticks, metrics.jobs_failed), (1, 2));
     assert_eq!(metrics.tick_times.count(), 1);
     let reply = process
         .decide_named(&name("greet"), &input(&json!({"a": 1})))
