@@ -2,6 +2,7 @@
 
 use roundel::{
     Arrival, Client, Error, Fact, Failure, Projection, Received, Refusal, RunState, UnknownFact,
+    limits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,13 +25,17 @@ fn total(name: &'static str) -> Projection<u64> {
         move |_| vec![format!("{name}/total")],
         |total, paid| match paid {
             999 => Err(Failure::permanent("unlucky")),
-            paid => Ok(Some((total.unwrap_or(1) * 31 + paid) % 1_000_003)),
+            paid => expected_after(total, *paid),
         },
     )
 }
 
+fn expected_after(total: Option<u64>, paid: u64) -> Result<Option<u64>, Failure> {
+    Ok(Some((total.unwrap_or(1) * 31 + paid) % 1_000_003))
+}
+
 fn expected(paid: impl IntoIterator<Item = u64>) -> Option<u64> {
-    let fold = |total: Option<u64>, paid| Some((total.unwrap_or(1) * 31 + paid) % 1_000_003);
+    let fold = |total, paid| expected_after(total, paid).expect("it folds all");
     paid.into_iter().fold(None, fold)
 }
 
@@ -220,7 +225,98 @@ async fn j8_facts_of_older_versions_are_read_as_newer_ones(db: Db) {
     assert!(wrong.to_string().contains("`paid`"), "{wrong}");
 }
 
+async fn fa_12_a_version_that_folds_nothing_ends_a_projection(db: Db) {
+    let process = db.start(|engine| engine.project(total("old"))).await;
+    for paid in 0..5 {
+        process.record(PAID, &paid).await.expect("it is recorded");
+    }
+    process.crash();
+    // Under another name it is another, and nobody folds for the one that is gone.
+    let renamed = || {
+        let fold = |total: Option<u64>, paid: &u64| expected_after(total, *paid);
+        Projection::<u64>::named("new").fold(PAID, |_| vec!["new/total".into()], fold)
+    };
+    let process = db.start(|engine| engine.project(renamed())).await;
+    let refused = process.record(PAID, &5).await.expect_err("one is lacking");
+    assert!(refused.to_string().contains("`old`"), "{refused}");
+    process.crash();
+    // A version of it that folds nothing ends it.
+    let ended = || Projection::<u64>::named("old").version(2);
+    let process = db
+        .start(|engine| engine.project(renamed()).project(ended()))
+        .await;
+    process.record(PAID, &5).await.expect("it is recorded");
+    assert_eq!(read(&process, "new/total").await, expected(0..6));
+    until(&process, "old/total", None).await;
+    process.crash();
+    let process = db.start(|engine| engine.project(renamed())).await;
+    process.record(PAID, &6).await.expect("it is recorded");
+    assert_eq!(read(&process, "new/total").await, expected(0..7));
+}
+
+fn copies() -> Projection<String> {
+    let path = |(path, _): &(String, String)| vec![path.clone()];
+    let copy =
+        |_: Option<String>, (_, text): &(String, String)| Ok::<_, Failure>(Some(text.clone()));
+    Projection::named("copies").fold(COPIED, path, copy)
+}
+
+const COPIED: Fact<(String, String)> = Fact::named("copied");
+
+async fn fa_01_paths_are_any_text_and_what_is_no_path_or_too_large_leaves_nothing(db: Db) {
+    let process = db.start(|engine| engine.project(copies())).await;
+    let large = "x".repeat(1 << 20);
+    let paths = [
+        "a%b",
+        "a_b",
+        "a'b\"c",
+        "ü/ß/\u{1f600}",
+        "a\\b",
+        "a?b#c&d",
+        " x ",
+    ];
+    for (path, text) in paths
+        .into_iter()
+        .map(|path| (path, path))
+        .chain([("large", &*large)])
+    {
+        let copied = (path.to_owned(), text.to_owned());
+        process.record(COPIED, &copied).await.expect(path);
+        let found = process.document::<String>(path).await.expect(path);
+        assert!(found.expect(path).value == text, "{path}");
+        let page = process.documents(path, None, 10).await.expect(path);
+        assert_eq!(page.items.len(), 1, "{path}");
+    }
+    let before = process.facts().fetch().await.expect("facts").items.len();
+    let (long, huge) = ("x".repeat(257), "x".repeat(limits::PAYLOAD_BYTES));
+    for (path, text) in [
+        ("", ""),
+        ("a\nb", ""),
+        ("a\0b", ""),
+        (&*long, ""),
+        ("huge", &*huge),
+    ] {
+        let refused = process
+            .record(COPIED, &(path.to_owned(), text.to_owned()))
+            .await;
+        refused.expect_err("that is too much");
+    }
+    let facts = process.facts().fetch().await.expect("facts").items;
+    assert_eq!(facts.len(), before);
+    assert_eq!(
+        process
+            .documents("", None, 100)
+            .await
+            .expect("documents")
+            .items
+            .len(),
+        before
+    );
+}
+
 all![
+    fa_12_a_version_that_folds_nothing_ends_a_projection,
+    fa_01_paths_are_any_text_and_what_is_no_path_or_too_large_leaves_nothing,
     fa_07_what_a_process_lacks_a_projection_for_waits_for_one_that_has_it,
     fa_12_what_folds_unknown_kinds_is_built_as_it_was_folded,
     fa_13_a_projection_follows_by_itself_and_goes_on_after_a_crash,
