@@ -48,7 +48,7 @@ async fn on(ground: &Ground, sleeping: u64, time: Duration) -> Result<Figures, E
         stored: 0,
         sleeping,
     };
-    asleep.put_into(&engine, &|_| {}).await?;
+    asleep.put_into(&engine, Duration::MAX, &|_| {}).await?;
     // The log is moved into the database a moment after the last commit, and other processes are
     // looked for closely until the next renewal of leases; that is not idling.
     tokio::time::sleep(SETTLING.min(2 * time)).await;

@@ -1,6 +1,6 @@
 //! Runs that are in the file besides those that are measured: ended, or asleep for a month.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use roundel::{Cx, Engine, EngineBuilder, Result as RunResult, Workflow};
 use tokio::task::JoinSet;
@@ -36,18 +36,26 @@ pub(crate) fn register(builder: EngineBuilder) -> EngineBuilder {
 }
 
 impl Others {
+    /// For so long at most; how many there are then.
     pub(crate) async fn put_into(
         self,
         engine: &Engine,
+        patience: Duration,
         progress: &dyn Fn(&str),
-    ) -> Result<(), roundel::Error> {
+    ) -> Result<u64, roundel::Error> {
+        let begin = Instant::now();
+        let mut there = 0;
         for (total, sleeps) in [(self.stored, false), (self.sleeping, true)] {
             for first in (0..total).step_by(AT_ONCE as usize) {
+                if begin.elapsed() > patience {
+                    break;
+                }
                 if first % 100_000 == 0 {
                     progress(&format!("filling the file: {first} of {total}"));
                 }
                 let mut tasks = JoinSet::new();
-                for _ in first..total.min(first + AT_ONCE) {
+                let last = total.min(first + AT_ONCE);
+                for _ in first..last {
                     let client = engine.client();
                     tasks.spawn(async move {
                         if sleeps {
@@ -57,11 +65,12 @@ impl Others {
                     });
                 }
                 all_of(tasks).await?;
+                there += last - first;
             }
         }
         at_rest(engine).await;
         tokio::time::sleep(SETTLE).await;
-        Ok(())
+        Ok(there)
     }
 }
 

@@ -190,8 +190,11 @@ async fn growth_has_a_point_for_every_size() {
             waiting: vec![0, 5],
             journal: vec![1, 4],
             children: vec![1, 4],
+            workers: vec![1, 1],
             turns: 1,
             in_flight: 3,
+            latency_runs: 2,
+            filling: Duration::from_secs(600),
         };
         let figures = growth::measure(&plan, &|_| {}).await.unwrap();
         for points in [
@@ -200,11 +203,37 @@ async fn growth_has_a_point_for_every_size() {
             &figures.journal,
             &figures.replay,
             &figures.children,
+            &figures.workers,
         ] {
             assert_eq!(points.len(), 2);
             assert_eq!(points[0].ratio, 1.0);
-            assert!(points[1].per_second > 0.0);
+            let last = points[1];
+            assert!(last.per_second > 0.0 && last.p50_us > 0.0 && last.p99_us >= last.p50_us);
         }
+        place.check(&figures, &[]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn growth_is_measured_with_what_could_be_filled_in_time_and_only_what_has_sizes() {
+    for place in places() {
+        let plan = growth::Plan {
+            target: place.target(),
+            stored: vec![0, 5],
+            waiting: Vec::new(),
+            journal: Vec::new(),
+            children: Vec::new(),
+            workers: Vec::new(),
+            turns: 1,
+            in_flight: 3,
+            latency_runs: 1,
+            filling: Duration::ZERO,
+        };
+        let figures = growth::measure(&plan, &|_| {}).await.unwrap();
+        let sizes: Vec<u64> = figures.stored.iter().map(|point| point.size).collect();
+        assert_eq!(sizes, [0, 0], "no time to fill");
+        assert!(figures.waiting.is_empty() && figures.journal.is_empty());
+        assert!(figures.children.is_empty() && figures.workers.is_empty());
         place.check(&figures, &[]);
     }
 }

@@ -139,7 +139,8 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
             stored: plan.stored,
             sleeping: plan.sleeping,
         };
-        others.put_into(&place.engine, progress).await?;
+        let filled = others.put_into(&place.engine, Duration::MAX, progress);
+        filled.await?;
         added_memory_mb = Some(memory_mb() - memory);
         full = Some(place);
     }
@@ -180,7 +181,7 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
 /// A database with an engine on it, and how fast it was in each of its slices.
 pub(crate) struct Place {
     pub(crate) engine: Engine,
-    helpers: Vec<Helper>,
+    pub(crate) helpers: Vec<Helper>,
     begun: Arc<AtomicU64>,
     pub(crate) rates: Vec<f64>,
 }
@@ -242,6 +243,15 @@ impl Place {
         Ok(rate)
     }
 
+    /// So many runs, one at a time, in microseconds.
+    pub(crate) async fn alone(&self, runs: usize) -> Result<Vec<f64>, Error> {
+        let mut times = Vec::with_capacity(runs);
+        for number in 0..runs {
+            times.push(one(&self.engine, number as u64).await?);
+        }
+        Ok(times)
+    }
+
     /// Shuts the engine down; the median of its slices.
     pub(crate) async fn close(self) -> f64 {
         self.engine.shutdown().await;
@@ -261,16 +271,22 @@ fn order(number: u64) -> Order {
     }
 }
 
+/// One run alone, in microseconds.
+async fn one(engine: &Engine, number: u64) -> Result<f64, Error> {
+    let begin = Instant::now();
+    let mut run = engine.start(FIVE, &order(number)).await?;
+    run.result().await?;
+    Ok(begin.elapsed().as_secs_f64() * 1e6)
+}
+
 /// One run at a time, in turn with the raw limit; the first turn only warms up.
 async fn latency(engine: &Engine, runs: usize, beside: &mut Beside) -> Result<Sorted, Error> {
     let mut times = Vec::with_capacity(runs);
     for number in 0..runs + TURN {
         beside.syncs_in_turn(number).await?;
-        let begin = Instant::now();
-        let order = order(number as u64);
-        engine.start(FIVE, &order).await?.result().await?;
+        let took = one(engine, number as u64).await?;
         if number >= TURN {
-            times.push(begin.elapsed().as_secs_f64() * 1e6);
+            times.push(took);
         }
     }
     Ok(Sorted::new(times))

@@ -1,6 +1,7 @@
 //! `roundel bench`: workloads, always with the raw limit of the machine beside them.
 
 mod facts;
+mod growth;
 mod table;
 
 use std::io::IsTerminal;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use roundel_bench::{Role, Target, growth, held, idle, limit, retention, w1, w2, w3, w4, w5};
+use roundel_bench::{Role, Target, held, idle, limit, retention, w1, w2, w3, w4, w5};
 use serde::Serialize;
 
 use table::Table;
@@ -52,8 +53,8 @@ pub(crate) enum Command {
     W4(W4),
     /// Cooperation: publishing, rollback, many children of one call, parents that wait.
     W5(W5),
-    /// What stored runs, waiting runs, long journals and large fan-outs cost.
-    Growth(Growth),
+    /// What stored and waiting runs, long journals, large fan-outs and more processes cost.
+    Growth(growth::Growth),
     /// How large a database becomes when what has ended goes by itself.
     Retention(Retention),
     /// All of the above, as they are by default.
@@ -184,30 +185,6 @@ pub(crate) struct W5 {
 }
 
 #[derive(Args)]
-pub(crate) struct Growth {
-    /// Numbers of ended runs in the file; the first is what the others are compared with.
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 10_000, 100_000])]
-    stored: Vec<u64>,
-    /// Numbers of sleeping runs in the file.
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 1_000, 20_000])]
-    waiting: Vec<u64>,
-    /// Numbers of effects of one run.
-    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 5_000])]
-    journal: Vec<u32>,
-    /// Numbers of children of one run.
-    #[arg(long, value_delimiter = ',', default_values_t = [10, 100, 1_000])]
-    children: Vec<u32>,
-    /// How often each size has its turn.
-    #[arg(long, default_value_t = 5)]
-    turns: usize,
-    /// Runs in flight beside those that are stored or wait.
-    #[arg(long, default_value_t = 1000)]
-    in_flight: usize,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Args)]
 pub(crate) struct Limit {
     /// Seconds to measure.
     #[arg(long, default_value_t = 5)]
@@ -321,7 +298,7 @@ pub(crate) async fn run(command: Command, server: Option<&str>) -> Done {
         Command::W4(args) => run_w4(args, server).await,
         Command::W5(args) => run_w5(args, server).await,
         Command::Facts(args) => facts::run(args, server).await,
-        Command::Growth(args) => run_growth(args, server).await,
+        Command::Growth(args) => growth::run(args, server).await,
         Command::Retention(args) => run_retention(args, server).await,
         Command::Held(args) => run_held(&args, server).await,
         Command::All(output) => run_all(&output, server).await,
@@ -423,20 +400,6 @@ async fn run_w5(args: W5, server: Option<&str>) -> Done {
     };
     let figures = w5::measure(&plan, &args.output.progress()).await?;
     args.output.show(&figures, table::w5)
-}
-
-async fn run_growth(args: Growth, server: Option<&str>) -> Done {
-    let plan = growth::Plan {
-        target: args.output.target(server),
-        stored: args.stored,
-        waiting: args.waiting,
-        journal: args.journal,
-        children: args.children,
-        turns: args.turns.max(1),
-        in_flight: args.in_flight.max(1),
-    };
-    let figures = growth::measure(&plan, &args.output.progress()).await?;
-    args.output.show(&figures, table::growth)
 }
 
 async fn run_retention(args: Retention, server: Option<&str>) -> Done {

@@ -215,17 +215,21 @@ pub(super) fn w5(figures: &w5::Figures) -> Table {
 }
 
 pub(super) fn growth(figures: &growth::Figures) -> Table {
-    let kinds: [(&str, &str, &[Point]); 5] = [
+    let kinds: [(&str, &str, &[Point]); 6] = [
         ("stored runs", "effects/s", &figures.stored),
         ("waiting runs", "effects/s", &figures.waiting),
         ("effects of one run", "effects/s", &figures.journal),
         ("entries replayed", "entries/s", &figures.replay),
         ("children of one run", "children/s", &figures.children),
+        ("worker processes", "effects/s", &figures.workers),
     ];
     let mut table = Table::of("growth: each size beside the smallest of its kind");
     for (kind, unit, points) in kinds {
         for point in points {
-            let value = format!("{:.0} {unit} {:>7.3}", point.per_second, point.ratio);
+            let value = format!(
+                "{:.0} {unit} {:>7.3}, alone p50 {:.0} us, p99 {:.0} us",
+                point.per_second, point.ratio, point.p50_us, point.p99_us
+            );
             table = table.line(format!("{kind}: {}", point.size), value);
         }
     }
