@@ -1,6 +1,6 @@
 //! What grows, and what it costs: runs that are stored, runs that wait, the length of a journal,
-//! the size of a fan-out, worker processes. Each is measured at several sizes, in turn, and compared
-//! with the smallest.
+//! the size of a fan-out, worker processes. Each is measured at several sizes, in turn, and
+//! compared with the smallest.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
