@@ -128,6 +128,11 @@ impl Database {
         self.schema.as_deref().unwrap_or("roundel")
     }
 
+    /// The namespace; `default` unless said.
+    pub(crate) fn namespace_name(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("default")
+    }
+
     /// An engine over it, if it is not open already. Nothing is made.
     pub(crate) fn engine(&self) -> Option<EngineBuilder> {
         let path = match &self.at {

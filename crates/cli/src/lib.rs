@@ -31,6 +31,7 @@ mod backup;
 mod batches;
 mod check;
 mod commands;
+mod confine;
 mod database;
 mod doctor;
 mod exit;
@@ -138,6 +139,8 @@ pub enum Command {
     Check(Check),
     /// Bring the database to this program's schema.
     Migrate(Migrate),
+    /// Let a role of PostgreSQL read what is of one namespace, and nothing else.
+    Confine(Confine),
     /// Move everything to another database: SQLite or PostgreSQL, both ways. Your own tables stay.
     Move(Move),
 }
@@ -147,6 +150,7 @@ pub use backup::{Backup, Restore};
 pub use batches::Batches;
 pub use check::Check;
 pub use commands::Commands;
+pub use confine::Confine;
 pub use facts::{Documents, Facts};
 pub use incoming::Tick;
 pub use migrate::Migrate;
@@ -236,6 +240,7 @@ impl Command {
             Command::Verify(args) => &args.output,
             Command::Check(args) => &args.output,
             Command::Migrate(args) => &args.output,
+            Command::Confine(args) => &args.output,
             Command::Move(args) => &args.output,
         }
     }
@@ -247,6 +252,7 @@ impl Command {
             Command::Doctor(args) => return doctor::run(&args, database).await,
             Command::Verify(args) => return verify::run(&args, database).await,
             Command::Migrate(args) => return migrate::run(&args, database).await,
+            Command::Confine(args) => return confine::run(&args, database).await,
             Command::Move(args) => return relocate::run(&args, database).await,
             Command::Tokens(args) => return args.run(),
             _ => {}
@@ -280,6 +286,7 @@ impl Command {
             | Command::Doctor(_)
             | Command::Verify(_)
             | Command::Migrate(_)
+            | Command::Confine(_)
             | Command::Move(_)
             | Command::Tokens(_) => unreachable!("taken above"),
         };

@@ -30,6 +30,7 @@ async fn a_program_mounts_the_commands_beside_its_own() {
         (&["verify", "--json"], Exit::Done),
         (&["check", "--json"], Exit::Done),
         (&["migrate"], Exit::Usage),
+        (&["confine", "reader"], Exit::Usage),
     ] {
         let ended = example::run(shop(args), &file).await;
         assert_eq!(ended, exit, "{args:?}");

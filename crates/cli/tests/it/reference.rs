@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 71] = [
+const COMMANDS: [&[&str]; 72] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -78,6 +78,7 @@ const COMMANDS: [&[&str]; 71] = [
     &["verify"],
     &["check"],
     &["migrate"],
+    &["confine"],
     &["move"],
 ];
 

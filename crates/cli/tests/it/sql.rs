@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use sqlx::Connection;
+
 use crate::support::{Place, said};
 
 async fn with_runs() -> Place {
@@ -101,4 +103,47 @@ async fn a_server_and_objects_answer_as_far_as_they_can() {
     assert_eq!(told.ok().out, "n\n0\n");
     let told = said(place.command(&["sql", "DELETE FROM roundel_run"]).args(on));
     told.fails(2, &["only statements that read"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_of_a_server_is_confined_to_a_namespace() {
+    let place = Place::empty();
+    let told = said(&mut place.command(&["confine", "anybody"]));
+    told.fails(2, &["roles are a server's"]);
+    let Some(schema) = roundel_testpg::schema() else {
+        return;
+    };
+    let (url, name) = (schema.address(), schema.name());
+    let role = [name, "_cli"].concat();
+    let confine = ["confine", role.as_str(), "--namespace", "shop"];
+    let on = ["--db", url.as_str(), "--schema", name];
+    said(place.command(&confine).args(on)).fails(4, &["roundel migrate"]);
+    said(place.command(&["migrate"]).args(on)).ok();
+    said(place.command(&confine).args(on)).fails(4, &["there is no role"]);
+    let owner = |text: &str| {
+        let text = text.replace("READER", &role);
+        let url = url.clone();
+        async move {
+            let mut connection = sqlx::PgConnection::connect(&url).await.expect("a server");
+            let done = sqlx::query(&text).execute(&mut connection).await;
+            done.expect("the statement");
+        }
+    };
+    owner("CREATE ROLE READER LOGIN PASSWORD 'reading'").await;
+    let confined = said(place.command(&confine).args(on).arg("--json")).ok();
+    assert_eq!(confined.json()["namespace"], "shop");
+    for space in ["shop", "bank"] {
+        let subscribe = ["topics", "subscribe", space, "flow", "--namespace", space];
+        said(place.command(&subscribe).args(on)).ok();
+    }
+    let (scheme, rest) = url.split_once("://").expect("a URL");
+    let host = rest.split_once('@').map_or(rest, |(_, host)| host);
+    let reader = [scheme, "://", &role, ":reading@", host].concat();
+    let asked = ["sql", "SELECT topic FROM roundel_subscription"];
+    let all = said(place.command(&asked).args(on)).ok().out;
+    assert!(all.contains("shop") && all.contains("bank"), "{all}");
+    let mine = said(place.command(&asked).args(on).args(["--reader", &reader]));
+    assert_eq!(mine.ok().out, "topic\nshop\n");
+    owner("DROP OWNED BY READER").await;
+    owner("DROP ROLE READER").await;
 }

@@ -115,6 +115,12 @@ mod tests {
     }
 
     #[test]
+    fn n16_no_view_is_replaced_in_its_place() {
+        // It would keep its readers and lose what confines them: it is dropped and made anew.
+        assert!(!all_sql().to_uppercase().contains("REPLACE VIEW"));
+    }
+
+    #[test]
     fn the_checks_list_every_word_that_is_stored() {
         let states: Vec<&str> = RunState::ALL.into_iter().map(RunState::as_str).collect();
         assert_eq!(words(0, "CHECK (state", "parent_run"), states);

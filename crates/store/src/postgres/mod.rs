@@ -10,6 +10,7 @@ mod batch;
 mod clock;
 mod columns;
 mod committer;
+mod confine;
 mod counts;
 mod facts;
 mod kept;

@@ -1,6 +1,7 @@
 //! The PostgreSQL store, from outside: what it refuses, what processes hear of each other, and what
 //! it survives.
 
+mod confine;
 mod facts;
 mod faults;
 mod kept;
