@@ -149,12 +149,27 @@ impl Projection {
         document: Option<&Payload>,
         (id, fact): (&FactId, &FactRow),
     ) -> Result<Option<Payload>, Failure> {
-        let fold = AssertUnwindSafe(|| (self.fold)(document, id, fact));
-        catch_unwind(fold).unwrap_or_else(|_| {
-            let message = format!("the projection `{}` panicked", self.name);
-            Err(Failure::permanent(message).with_code("panicked"))
-        })
+        self.attempt(|| (self.fold)(document, id, fact))
     }
+
+    /// What other code of it makes.
+    ///
+    /// # Errors
+    /// When that fails or panics.
+    pub fn attempt<T>(&self, code: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        attempt(&self.name, code)
+    }
+}
+
+/// What the code of a projection makes. A panic is a failure of that fact: whoever decides goes on.
+pub(crate) fn attempt<T>(
+    projection: &Name,
+    code: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|_| {
+        let message = format!("the projection `{projection}` panicked");
+        Err(Failure::permanent(message).with_code("panicked"))
+    })
 }
 
 impl fmt::Debug for Projection {

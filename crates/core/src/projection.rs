@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fact::lock;
+use crate::fact::{attempt, lock};
 use crate::{DocumentId, DocumentRow, FactId, FactRow, Failure, LockId, Name, Rows, Timestamp};
 
 /// Among the kinds of a projection: it looks at facts of every kind.
@@ -143,7 +143,7 @@ impl Folds {
 
     /// Where this fact is folded in.
     pub(crate) fn of(&self, fact: &FactRow) -> Result<Folded, Failure> {
-        (self.into)(fact)
+        attempt(&self.name, || (self.into)(fact))
     }
 }
 

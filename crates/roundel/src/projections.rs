@@ -184,8 +184,11 @@ impl FoldInto {
 
     /// The documents that such a fact concerns, with how it is folded in.
     fn concerned(&self, kind: (&Name, u32), data: &Payload) -> Result<Vec<(Name, Fold)>, Failure> {
-        let data = self.upcasts.data(kind, data, self.raw.version)?;
-        let paths = (self.raw.paths)(&data)?.into_iter();
+        let paths = self.fold.attempt(|| {
+            let data = self.upcasts.data(kind, data, self.raw.version)?;
+            (self.raw.paths)(&data)
+        });
+        let paths = paths?.into_iter();
         Ok(paths.map(|path| (path, self.fold.clone())).collect())
     }
 }
@@ -276,7 +279,8 @@ impl FoldUnknown {
         }
         let seen = UnknownFact::of(kind, data)?;
         for unknown in all {
-            let paths = (unknown.paths)(&seen)?.into_iter();
+            let paths = unknown.fold.attempt(|| (unknown.paths)(&seen))?;
+            let paths = paths.into_iter();
             concerned.extend(paths.map(|path| (path, unknown.fold.clone())));
         }
         Ok(concerned)

@@ -146,6 +146,34 @@ async fn a_fact_that_cannot_be_folded_in_stops_who_follows_until_it_is_skipped(d
     until(&process, "after/total", expected([1, 2])).await;
 }
 
+async fn j2_code_that_panics_stops_who_follows_and_nobody_else(db: Db) {
+    let shaky = Projection::<u64>::named("shaky").following().fold(
+        PAID,
+        |paid| vec![format!("by/{}", 10 / paid)],
+        |_, paid| Ok(Some(*paid)),
+    );
+    let process = db
+        .start(|engine| engine.project(shaky).project(total("inline")))
+        .await;
+    for (id, paid) in [("one", 5), ("bad", 0), ("two", 2)] {
+        let recorded = process.record(PAID, &paid).id(id).await;
+        recorded.expect("it is recorded all the same");
+    }
+    process.catch_up().await.expect("as far as it goes");
+    assert_eq!(read(&process, "inline/total").await, expected([5, 0, 2]));
+    let all = process.projections().await.expect("they are read");
+    let shaky = all.iter().find(|one| one.name.as_str() == "shaky");
+    let live = shaky.and_then(|one| one.row.live.as_ref());
+    let stuck = live.and_then(|live| live.stuck.as_ref());
+    let stuck = stuck.expect("it is stuck");
+    assert_eq!(
+        (stuck.fact.as_str(), &*stuck.failure.code),
+        ("bad", "panicked")
+    );
+    process.skip_fact("shaky", "bad").await.expect("skipped");
+    until(&process, "by/5", Some(2)).await;
+}
+
 async fn fa_07_what_a_process_lacks_a_projection_for_waits_for_one_that_has_it(db: Db) {
     let old = db.start(|engine| engine.project(total("one"))).await;
     let new = db
@@ -323,6 +351,7 @@ all![
     fa_12_a_rebuild_equals_what_was_folded_and_loses_nothing_meanwhile,
     fa_12_what_was_recorded_before_is_there_when_an_inline_projection_starts,
     a_fact_that_cannot_be_folded_in_stops_who_follows_until_it_is_skipped,
+    j2_code_that_panics_stops_who_follows_and_nobody_else,
     j8_facts_of_older_versions_are_read_as_newer_ones,
 ];
 on_objects![
