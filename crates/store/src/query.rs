@@ -125,8 +125,18 @@ pub struct DueFilter {
     pub workflow: Name,
     /// By this time.
     pub now: Timestamp,
+    /// Those after this one: when the last of the page before was due, and which it was.
+    pub after: Option<(Timestamp, RunId)>,
     /// How many at most.
     pub limit: usize,
+}
+
+impl DueFilter {
+    /// What all of them come after.
+    pub(crate) fn after(&self) -> (Timestamp, RunId) {
+        let first = (Timestamp(i64::MIN), RunId::from_bytes([0; 16]));
+        self.after.unwrap_or(first)
+    }
 }
 
 /// Which rows of the audit.

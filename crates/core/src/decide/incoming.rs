@@ -202,7 +202,9 @@ fn wait(
         return Received::Waiting { run, on };
     }
     (row.state, row.outcome, row.news_at) = (RunState::Waiting, None, None);
-    row.timer_at = timer.or_else(|| at.1.patience.map(|patience| now.after(patience)));
+    row.timer_at = row
+        .timer_at
+        .or_else(|| at.1.patience.map(|patience| now.after(patience)));
     row.epoch += 1;
     row.settle(now);
     // A number of its own: what is left of an earlier time is another.
@@ -237,6 +239,7 @@ fn kept(
     starts::start(&start, rows, now)?;
     let row = rows.run_mut(run).expect("just made");
     row.news_at = Some(due);
+    row.timer_at = item.patience.map(|patience| now.after(patience));
     row.settle(now);
     Ok(Some(run))
 }

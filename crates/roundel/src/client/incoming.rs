@@ -6,23 +6,17 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use roundel_core::{
-    BadName, Entry, Envelope, Failure, INCOMING, Item, Name, NewFact, Op, Outcome, Payload,
-    Receive, Received, Reply, RunId, RunState, Take, Timestamp, decode_entries,
+    BadName, Envelope, Item, Name, NewFact, Payload, Received, RunId, RunState, Take, Timestamp,
 };
-use roundel_store::{Answer, DueFilter, Page, Query, RunFilter, RunView};
+use roundel_store::{Page, RunView};
 use serde::Serialize;
 
-use super::{Client, Inner};
+use super::Client;
+use super::intake::MOST;
 use crate::cx::encode;
 use crate::ids::new_fact;
 use crate::{Error, Fact};
-
-/// So many are taken in one commit.
-const AT_ONCE: usize = 100;
-/// So many are taken by one tick.
-const MOST: usize = 10_000;
 
 /// A fact that comes in.
 #[must_use = "it does nothing unless it is handed in"]
@@ -120,7 +114,8 @@ impl Arrival {
         })
     }
 
-    /// So long it waits for what it needs; then it is parked. For ever unless said.
+    /// So long it waits for what it needs, from when it was handed in; then it is parked. For ever
+    /// unless said.
     pub fn patience(self, patience: Duration) -> Arrival {
         Arrival {
             patience: Some(patience),
@@ -151,7 +146,7 @@ impl From<Envelope> for Arrival {
 }
 
 impl TakenIn {
-    fn add(&mut self, received: &Received) {
+    pub(super) fn add(&mut self, received: &Received) {
         *match received {
             Received::Recorded(fact) if fact.new => &mut self.recorded,
             Received::Recorded(_) => &mut self.repeated,
@@ -205,12 +200,9 @@ impl Client {
             self.inner.prepare(&mut item);
             items.push(item);
         }
-        let mut items = items.into_iter().peekable();
-        while items.peek().is_some() {
-            let some = items.by_ref().take(AT_ONCE).collect();
-            let received = self.inner.receive(some).await?;
-            received.iter().for_each(|one| taken.add(one));
-            taken.each.extend(received);
+        taken.each = self.inner.receive(items).await?;
+        for one in &taken.each.clone() {
+            taken.add(one);
         }
         if taken.lets_go() {
             self.inner.drain(self.now(), MOST).await?;
@@ -293,206 +285,5 @@ impl TakenIn {
         self.parked += other.parked;
         self.refused += other.refused;
         self.each.extend(other.each);
-    }
-}
-
-impl Inner {
-    /// What this process does with the fact.
-    fn prepare(&self, item: &mut Item) {
-        let projections = &self.projections;
-        item.take = match projections.take_in(item.fact.clone()) {
-            Ok(Some(fact)) => {
-                item.fact = fact;
-                Take::Record
-            }
-            Ok(None) => {
-                let kind = &item.fact.kind;
-                let text = format!(
-                    "facts of the kind `{kind}` are not known to {}; a process that folds them \
-                     takes it up",
-                    self.name.as_ref().map_or("this process", Name::as_str)
-                );
-                Take::Park(Box::new(Failure::permanent(text).with_code(UNKNOWN)))
-            }
-            Err(failure) => Take::Park(Box::new(failure)),
-        };
-    }
-
-    async fn receive(&self, items: Vec<Item>) -> Result<Vec<Received>, Error> {
-        let op = Op::Receive(Receive {
-            namespace: self.namespace.clone(),
-            items,
-            by: self.name.clone(),
-            knows: self.projections.knows.clone(),
-        });
-        let Reply::Received(received) = self.op(op).await? else {
-            unreachable!("facts are taken in")
-        };
-        for one in &received {
-            match one {
-                Received::Recorded(fact) if fact.new => self.counters.facts_recorded.one(),
-                Received::Parked { .. } => {
-                    self.counters.facts_failed.one();
-                    self.counters.facts_parked.one();
-                }
-                Received::Waiting { .. } => self.counters.facts_waiting.one(),
-                Received::Refused(_) => self.counters.facts_failed.one(),
-                _ => {}
-            }
-        }
-        Ok(received)
-    }
-
-    /// Takes what is in the queue, in order, until nothing is left or so many were taken. Says
-    /// whether there are more.
-    pub(super) async fn drain(
-        &self,
-        now: Timestamp,
-        most: usize,
-    ) -> Result<(TakenIn, bool), Error> {
-        let mut taken = TakenIn::default();
-        loop {
-            let query = Query::Due(DueFilter {
-                namespace: self.namespace.clone(),
-                workflow: INCOMING,
-                now,
-                limit: AT_ONCE,
-            });
-            let Answer::Runs(page) = self.read(query).await? else {
-                unreachable!("runs were asked for")
-            };
-            if page.items.is_empty() {
-                return Ok((taken, false));
-            }
-            let received = self.take(&page.items).await?;
-            let before = taken.each.len();
-            // What another process must fold in stays in the queue.
-            let left = |one: &Received| matches!(one, Received::Gone | Received::Queued(_));
-            for one in received.into_iter().filter(|one| !left(one)) {
-                taken.add(&one);
-                taken.each.push(one);
-            }
-            if taken.each.len() == before || taken.each.len() >= most {
-                return Ok((taken, page.more));
-            }
-        }
-    }
-
-    /// Takes these items.
-    async fn take(&self, runs: &[RunView]) -> Result<Vec<Received>, Error> {
-        let envelopes = try_join_all(runs.iter().map(|run| self.envelope(run))).await?;
-        let items = runs.iter().zip(envelopes).map(|(run, envelope)| {
-            let from = Some((run.row.id, run.row.execution));
-            let Some(envelope) = envelope else {
-                return unreadable(run, from);
-            };
-            let mut item = Item {
-                fact: envelope.fact(),
-                envelope: Payload::null(),
-                from,
-                take: Take::Record,
-                patience: None,
-            };
-            self.prepare(&mut item);
-            item
-        });
-        self.receive(items.collect()).await
-    }
-
-    /// The fact that an item is, as it was last put; none if that is no fact.
-    async fn envelope(&self, run: &RunView) -> Result<Option<Envelope>, Error> {
-        let query = Query::Journal {
-            run: run.row.id,
-            execution: run.row.execution,
-            after: 0,
-            limit: 1,
-        };
-        let Answer::Journal(page) = self.read(query).await? else {
-            unreachable!("a journal was asked for")
-        };
-        let first = page
-            .items
-            .first()
-            .and_then(|row| decode_entries(&row.entries).ok());
-        let started = first.and_then(|entries| entries.into_iter().next());
-        Ok(match started {
-            Some(Entry::Started { input, .. }) => input.decode().ok(),
-            _ => None,
-        })
-    }
-
-    async fn items_in(
-        &self,
-        state: RunState,
-        before: Option<RunId>,
-        limit: usize,
-    ) -> Result<Page<RunView>, Error> {
-        let filter = RunFilter {
-            namespace: self.namespace.clone(),
-            workflow: Some(INCOMING),
-            state: Some(state),
-            label: None,
-            before,
-            limit,
-        };
-        match self.read(Query::Runs(filter)).await? {
-            Answer::Runs(page) => Ok(page),
-            _ => unreachable!("runs were asked for"),
-        }
-    }
-
-    /// What others parked because they did not know it, and this process knows.
-    async fn take_up_unknown(&self) -> Result<TakenIn, Error> {
-        let mut taken = TakenIn::default();
-        let page = self.items_in(RunState::Parked, None, AT_ONCE).await?;
-        let unknown = |run: &RunView| match &run.row.outcome {
-            Some(Outcome::Failure(failure)) => failure.code == UNKNOWN,
-            _ => false,
-        };
-        let mut known = Vec::new();
-        for run in page.items.into_iter().filter(unknown) {
-            let fact = self.envelope(&run).await?;
-            let folds = |fact: Envelope| self.projections.knows(&fact.kind);
-            if fact.is_some_and(folds) {
-                known.push(run);
-            }
-        }
-        // Oldest first.
-        known.reverse();
-        if known.is_empty() {
-            return Ok(taken);
-        }
-        for one in self.take(&known).await? {
-            taken.add(&one);
-            taken.each.push(one);
-        }
-        Ok(taken)
-    }
-
-    /// Recording some facts let others go, which had waited for them.
-    pub(super) async fn after_recording(&self, now: Timestamp) -> Result<(), Error> {
-        match self.projections.folds_any() {
-            true => self.drain(now, MOST).await.map(drop),
-            false => Ok(()),
-        }
-    }
-}
-
-/// The code of facts that nobody knew.
-const UNKNOWN: &str = "unknown_fact";
-
-/// An item that is no fact: somebody has edited it. It stays parked under its own id.
-fn unreadable(run: &RunView, from: Option<(RunId, u32)>) -> Item {
-    let key = run.row.key.as_ref().map_or("", Name::as_str);
-    let id = key.split_once(':').map_or(key, |(_, id)| id).to_owned();
-    let id = Name::new(id).unwrap_or(INCOMING);
-    let text = "it is no fact: `id`, `kind` and `data` are needed; retry it with those";
-    let failure = Failure::permanent(text).with_code("no_fact");
-    Item {
-        fact: NewFact::new(id, INCOMING, Payload::null()),
-        envelope: Payload::null(),
-        from,
-        take: Take::Park(Box::new(failure)),
-        patience: None,
     }
 }

@@ -8,6 +8,7 @@ mod facts;
 mod following;
 mod handle;
 mod incoming;
+mod intake;
 mod list;
 mod look;
 mod named;

@@ -328,6 +328,127 @@ async fn fa_10_who_waits_too_long_is_parked() {
     assert_eq!(parked[0].why().expect("it says why").code, "fact_missing");
 }
 
+async fn fa_10_what_was_queued_waits_no_longer_than_it_has_patience(db: Db) {
+    let db = db.with_manual_clock();
+    let minute = Duration::from_secs(60);
+    let process = db.start(|engine| engine.project(talk())).await;
+    let patient = |id| said(id, 2).needs("a").patience(minute);
+    process.append(patient("b")).await.expect("it is kept");
+    let decided = process.decide(|_| async { Ok(Decision::of(()).append(patient("c"))) });
+    decided.await.expect("it is decided");
+    let ticked = process.tick(process.now()).await.expect("it ticks");
+    assert_eq!((ticked.incoming.waiting, ticked.incoming.parked), (2, 0));
+    // As of a time that has not come nothing is late, and a tick ends.
+    let ahead = process.now().after(minute * 2);
+    let ticked = process.tick(ahead).await.expect("it ticks");
+    assert_eq!(ticked.incoming, roundel::TakenIn::default());
+    db.advance(minute);
+    let ticked = process.tick(process.now()).await.expect("it ticks");
+    assert_eq!((ticked.incoming.waiting, ticked.incoming.parked), (0, 2));
+    let parked = process.parked().with_code("fact_missing");
+    assert_eq!(parked.count().await.expect("it is read"), 2);
+}
+
+const SUNG: Fact<u64> = Fact::named("sung");
+
+/// Counts songs.
+fn songs() -> Projection<u64> {
+    Projection::named("songs").fold(
+        SUNG,
+        |_| vec!["songs".to_owned()],
+        |count, _| Ok(Some(count.unwrap_or(0) + 1)),
+    )
+}
+
+/// Counts what was said, too.
+fn words() -> Projection<u64> {
+    let count = |count: Option<u64>, _: &u64| Ok::<_, Failure>(Some(count.unwrap_or(0) + 1));
+    Projection::named("words").fold(SAID, |_| vec!["words".to_owned()], count)
+}
+
+async fn fa_06_what_another_process_must_take_keeps_nothing_behind_it(db: Db) {
+    let both = db
+        .start(|engine| engine.project(talk()).project(words()))
+        .await;
+    let process = db
+        .start(|engine| engine.project(talk()).project(songs()))
+        .await;
+    // More than one page of what this process lacks a projection for.
+    for number in 0..101 {
+        let arrival = Arrival::of(SAID, &1).id(format!("said {number:03}"));
+        process.append(arrival).await.expect("it is kept");
+    }
+    let song = Arrival::of(SUNG, &1).id("song");
+    process.append(song).await.expect("it is kept");
+    let ticked = process.tick(process.now()).await.expect("it ticks");
+    assert_eq!((ticked.incoming.recorded, ticked.more), (1, false));
+    let left = both.tick(both.now()).await.expect("it ticks").incoming;
+    assert_eq!(left.recorded, 101);
+    assert_eq!(process.parked().count().await.expect("it is read"), 0);
+}
+
+async fn fa_07_what_nobody_knew_is_found_among_many_that_are_parked(db: Db) {
+    let old = db.start(|engine| engine.project(talk())).await;
+    let sung = (0..3).map(|number| Arrival::of(SUNG, &number));
+    let parked = old.handle_batch(sung.collect()).await.expect("kept");
+    assert_eq!(parked.parked, 3);
+    // These came later, and are parked for another reason.
+    let spoiled = (0..1_001).map(|_| Arrival::of(SAID, &13));
+    let parked = old.handle_batch(spoiled.collect()).await.expect("kept");
+    assert_eq!(parked.parked, 1_001);
+    let later = db.start(|engine| engine.project(songs())).await;
+    let ticked = later.tick(later.now()).await.expect("it ticks");
+    assert_eq!(ticked.incoming.recorded, 3);
+    let count = later.document::<u64>("songs").await.expect("it is read");
+    assert_eq!(count.expect("there are some").value, 3);
+}
+
+async fn fa_02_a_batch_may_be_larger_than_one_commit(db: Db) {
+    const LONG: Fact<String> = Fact::named("long");
+    let count = |count: Option<u64>, _: &String| Ok::<_, Failure>(Some(count.unwrap_or(0) + 1));
+    let long = || Projection::named("long").fold(LONG, |_| vec!["long".to_owned()], count);
+    let process = db.start(|engine| engine.project(long())).await;
+    let text = "x".repeat(3 << 20);
+    let all = (0..7).map(|_| Arrival::of(LONG, &text));
+    let taken = process.handle_batch(all.collect()).await;
+    assert_eq!(taken.expect("they are taken in").recorded, 7);
+}
+
+async fn fa_06_code_that_panics_parks_its_fact_and_the_tick_goes_on(db: Db) {
+    const OLD: Fact<u64> = Fact::named("sung");
+    const NEW: Fact<u64> = Fact::named("sung").version(2);
+    let shaky = Projection::<u64>::named("shaky").fold(
+        SAID,
+        |said| vec![format!("said/{}", said.checked_sub(1).expect("a number"))],
+        |_, said| Ok(Some(*said)),
+    );
+    let sung = Projection::<u64>::named("sung").fold(
+        NEW,
+        |_| vec!["sung".to_owned()],
+        |_, said| Ok(Some(*said)),
+    );
+    let process = db
+        .start(|engine| {
+            let older = |sung: u64| 10_u64.checked_sub(sung).expect("ten at most");
+            engine.project(shaky).project(sung).upcast(OLD, NEW, older)
+        })
+        .await;
+    process.append(said("a", 0)).await.expect("it is kept");
+    let song = Arrival::of(OLD, &11).id("b");
+    process.append(song).await.expect("it is kept");
+    process.append(said("c", 1)).await.expect("it is kept");
+    let ticked = process.tick(process.now()).await.expect("it ticks");
+    assert_eq!((ticked.incoming.recorded, ticked.incoming.parked), (1, 2));
+    let parked = process.parked().fetch().await.expect("it is read").items;
+    for (trouble, name) in parked.iter().zip(["`sung`", "`shaky`"]) {
+        let why = trouble.why().expect("it says why");
+        assert_eq!(why.code, "panicked");
+        assert!(why.message.contains(name), "{why}");
+    }
+    let refused = process.record(SAID, &0).await.expect_err("it panics");
+    assert!(refused.to_string().contains("panicked"), "{refused}");
+}
+
 async fn fa_04_a_decider_that_writes_a_document_is_refused_by_name(db: Db) {
     let process = db
         .start(|engine| {
@@ -546,6 +667,11 @@ all![
     fa_07_an_unknown_fact_is_parked_until_somebody_knows_it,
     fa_07_an_unknown_fact_goes_to_the_handler_for_those,
     fa_10_what_needs_others_waits_for_them,
+    fa_10_what_was_queued_waits_no_longer_than_it_has_patience,
+    fa_06_what_another_process_must_take_keeps_nothing_behind_it,
+    fa_06_code_that_panics_parks_its_fact_and_the_tick_goes_on,
+    fa_07_what_nobody_knew_is_found_among_many_that_are_parked,
+    fa_02_a_batch_may_be_larger_than_one_commit,
     fa_04_a_decider_that_writes_a_document_is_refused_by_name,
     what_deciders_write_to_outgoing_is_delivered_as_commands,
     fa_15_a_decider_sees_what_was_recorded_before_it,

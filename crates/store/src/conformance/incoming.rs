@@ -82,6 +82,7 @@ fn due_in(store: &dyn Store, now: Timestamp) -> Vec<RunView> {
         namespace: NS,
         workflow: INCOMING,
         now,
+        after: None,
         limit: 100,
     });
     match read(store, query) {

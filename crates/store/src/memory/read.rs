@@ -238,7 +238,9 @@ impl Tables {
             its && lane.version == 1 && row.ready_at.is_some_and(|at| comes(row, at))
         };
         let mut due: Vec<&RunRow> = self.rows.runs().filter(due).collect();
+        let after = filter.after.map(|(at, run)| (Some(at), run));
         due.retain(|row| !row.suspect && row.priority == 0);
+        due.retain(|row| after.is_none_or(|after| (row.ready_at, row.id) > after));
         due.sort_by_key(|row| (row.ready_at, row.id));
         page(due.into_iter().map(|row| self.view(row)), filter.limit)
     }

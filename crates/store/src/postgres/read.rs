@@ -59,7 +59,8 @@ const LABELLED: &str = run_view!(
 const DUE: &str = run_view!(
     "WHERE lane = (SELECT id FROM roundel_lane WHERE namespace = $1 AND workflow = $2 \
      AND version = 1) AND NOT suspect AND priority = 0 AND ready_at IS NOT NULL \
-     AND (state = 'ready' OR ready_at <= $3) ORDER BY ready_at, id LIMIT $4"
+     AND (state = 'ready' OR ready_at <= $3) AND (ready_at, id) > ($4, $5) \
+     ORDER BY ready_at, id LIMIT $6"
 );
 const CHILDREN: &str = run_view!("WHERE parent_run = $1 AND id > $2 ORDER BY id LIMIT $3");
 const SCOPE: &str = run_view!(
@@ -295,7 +296,9 @@ impl<'a> Reader<'a> {
     async fn due(&mut self, filter: &DueFilter) -> Read<Page<RunView>> {
         let limit = page(filter.limit);
         let (namespace, workflow) = (filter.namespace.as_str(), filter.workflow.as_str());
-        let values = values![namespace, workflow, filter.now.0, limit + 1];
+        let (at, run) = filter.after();
+        let now = filter.now.0;
+        let values = values![namespace, workflow, now, at.0, Id::from(run), limit + 1];
         self.views(DUE, values, limit).await
     }
 

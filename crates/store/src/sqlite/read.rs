@@ -6,7 +6,7 @@ use roundel_core::{
     GateId, JournalRow, KeyKind, Name, OfferId, OfferRow, Refusal, RunId, RunState, Target,
     Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql};
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql, params};
 
 use super::columns::{self, number, run_columns};
 use crate::cells::queue_columns;
@@ -67,7 +67,8 @@ const DUE: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_ready"),
     "WHERE lane = (SELECT id FROM roundel_lane WHERE namespace = ?1 AND workflow = ?2 \
      AND version = 1) AND suspect = 0 AND priority = 0 AND ready_at IS NOT NULL \
-     AND (state = 'ready' OR ready_at <= ?3) ORDER BY ready_at, id LIMIT ?4"
+     AND (state = 'ready' OR ready_at <= ?3) AND (ready_at, id) > (?4, ?5) \
+     ORDER BY ready_at, id LIMIT ?6"
 );
 const SCOPE: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_scope"),
@@ -273,7 +274,16 @@ impl Reader<'_> {
     fn due(&self, filter: &DueFilter) -> Result<Page<RunView>> {
         let limit = page(filter.limit);
         let (namespace, workflow) = (filter.namespace.as_str(), filter.workflow.as_str());
-        self.views(DUE, (namespace, workflow, filter.now.0, limit + 1), limit)
+        let (at, run) = filter.after();
+        let values = params![
+            namespace,
+            workflow,
+            filter.now.0,
+            at.0,
+            run.as_bytes(),
+            limit + 1
+        ];
+        self.views(DUE, values, limit)
     }
 
     /// Runs with their lanes and labels. The statement asks for one more than the limit.
