@@ -33,9 +33,12 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Opens the transaction of a step. The setting is gone once the transaction has ended, however.
 /// A lease has two thirds of its time left, at least, when its process dies: by its end no
-/// statement is left that could hold locks which the next attempt needs.
+/// statement is left that could hold locks which the next attempt needs. Who waits for a lock for
+/// long is tried again at no charge; who takes long is not. What a machine leaves behind that is
+/// gone is ended by the server, as the step would have been.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
      SET LOCAL roundel.step = 'open'; SET LOCAL statement_timeout = '20s'; \
+     SET LOCAL lock_timeout = '10s'; SET LOCAL idle_in_transaction_session_timeout = '60s'; \
      SAVEPOINT roundel_step";
 /// For a connection that others had before, who gave their statements the names that the driver
 /// will give to those of the step.
@@ -349,8 +352,12 @@ fn trouble(error: &sqlx::Error) -> TxError {
     let state = said.code().unwrap_or_default();
     match (state.get(..2).unwrap_or_default(), &*state) {
         ("23", _) => TxError::Constraint(message),
+        // The same statement would take as long again, and for ever.
+        (_, "57014") => TxError::Database(format!(
+            "{message}; a statement of a step may take 20 s: do less in one"
+        )),
         // Lost connections, contention, resources, operators, the system's errors; a lock that
-        // was not to be had; a time-out.
+        // was not to be had; a transaction that was idle for too long.
         ("08" | "40" | "53" | "57" | "58" | "XX", _) | (_, "55P03" | "25P03") => {
             TxError::Busy(message)
         }

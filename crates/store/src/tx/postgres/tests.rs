@@ -11,7 +11,7 @@ use sqlx::{Connection, Executor};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-use super::{Broken, begin, run, settle};
+use super::{Broken, LIMIT, begin, run, settle};
 use crate::tx::{Driven, Tx, TxError, Value};
 use crate::{Work, Worked};
 
@@ -365,4 +365,44 @@ fn co_05_no_statement_of_a_step_outlives_the_lease_of_a_process_that_died() {
     // A lease is renewed every third of its time: so much is left of it, at least.
     let left = roundel_core::limits::USUAL_LEASE * 2 / 3;
     assert!(most > 0 && most <= left.as_millis() as i64, "{most} ms");
+}
+
+/// One that cannot end in time would be run again for ever if that were the database's fault.
+#[test]
+fn co_05_a_statement_that_takes_too_long_is_the_fault_of_the_step() {
+    let Some(place) = Place::new() else { return };
+    let (came, settled) = place.step(|tx| async move {
+        tx.execute("SET LOCAL statement_timeout = '50ms'", ())
+            .await?;
+        let slow = tx.execute("SELECT pg_sleep(60)", ()).await;
+        tx.execute(TAKE, ()).await?;
+        slow
+    });
+    let Some(Driven::Ended(Err(TxError::Database(said)))) = came else {
+        panic!("{came:?}");
+    };
+    assert!(said.contains("do less in one"), "{said}");
+    assert!(settled.is_ok(), "what it did beside stands: {settled:?}");
+}
+
+#[test]
+fn co_05_who_waits_for_a_lock_is_not_taken_for_one_that_takes_long() {
+    let Some(place) = Place::new() else { return };
+    let (came, _) = place.step(|tx| async move {
+        let asked = "SELECT setting::bigint FROM pg_settings WHERE name IN ('lock_timeout', \
+             'statement_timeout', 'idle_in_transaction_session_timeout') ORDER BY name DESC";
+        let rows = tx.query(asked, ()).await?;
+        rows.iter()
+            .map(|row| row.get::<i64>(0))
+            .collect::<Result<Vec<_>, _>>()
+    });
+    let Some(Driven::Ended(Ok(limits))) = came else {
+        panic!("{came:?}");
+    };
+    let [statement, lock, idle] = limits[..] else {
+        panic!("{limits:?}");
+    };
+    assert!(lock > 0 && lock < statement, "{limits:?}");
+    // As long as the whole step may take: none that goes on is ended by this.
+    assert_eq!(u128::try_from(idle), Ok(LIMIT.as_millis()));
 }
