@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
 use super::ahead::{Flight, Landed};
-use super::{LONGEST_PAUSE, Port, Worker};
+use super::{Pauses, Port, Worker};
 
 /// Runs one claim may take: enough to fill a batch, few enough to share with other processes.
 const AT_ONCE: usize = 256;
@@ -166,8 +166,8 @@ impl Worker {
                 tracing::warn!(%error, "claim failed");
                 counters.claims_failed.one();
                 coming.more.store(false, Ordering::Relaxed);
-                let times = coming.failed.fetch_add(1, Ordering::Relaxed).min(16);
-                let pause = (PAUSE * (1 << times)).min(LONGEST_PAUSE);
+                let times = coming.failed.fetch_add(1, Ordering::Relaxed);
+                let pause = Pauses::after(times, self.id.0, PAUSE).next();
                 self.claim_at(self.store().now().after(pause));
             }
         }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::births::Birth;
 use super::line::Entry;
-use super::{LONGEST_PAUSE, Note, Port, Worker};
+use super::{Note, Pauses, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::live::{LiveRun, StepWork, Turn, is_of_step};
 use crate::post::Asked;
@@ -169,14 +169,13 @@ impl Worker {
 
     /// Asks until the store says yes or no: its troubles are not the run's.
     pub(super) async fn insist(&self, mut ask: Box<Ask>) -> Asked {
-        let mut pause = Duration::from_millis(5);
+        let mut pauses = Pauses::of(self.id.0, Duration::from_millis(5));
         loop {
             match self.post.ask(ask).await {
                 Err((Error::Unavailable(_), Some(back))) => {
                     self.counters.rounds_retried.one();
-                    let until = self.store().now().after(pause);
+                    let until = self.store().now().after(pauses.next());
                     self.store().clock().sleep_until(until).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                     ask = back;
                 }
                 other => return other,

@@ -8,7 +8,7 @@ use roundel_store::{Answer, Ask, Query};
 
 use super::drive::After;
 use super::line::Entry;
-use super::{Config, LONGEST_PAUSE, Port, Worker};
+use super::{Config, Pauses, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::flag::Flag;
 use crate::live::{Driver, Journal, LiveRun};
@@ -55,17 +55,14 @@ impl Worker {
             after: 0,
             limit: usize::MAX,
         };
-        let mut pause = Duration::from_millis(5);
+        let mut pauses = Pauses::of(self.id.0, Duration::from_millis(5));
         loop {
             match self.store().read(query.clone()).await {
                 Ok(Answer::Journal(page)) => return Some(page.items),
                 Ok(_) => unreachable!("a journal was asked for"),
                 Err(error) if error.is_passing() && !self.is_stopping() => {
-                    self.store()
-                        .clock()
-                        .sleep_until(self.store().now().after(pause))
-                        .await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    let until = self.store().now().after(pauses.next());
+                    self.store().clock().sleep_until(until).await;
                 }
                 Err(_) => return None,
             }

@@ -10,6 +10,7 @@ mod ear;
 mod limited;
 mod line;
 mod load;
+mod pause;
 mod reads;
 mod remote;
 mod renew;
@@ -40,15 +41,12 @@ use cache::Cache;
 pub(crate) use ear::{Ear, Idlers};
 use limited::Limited;
 use line::{Entry, Line};
+use pause::Pauses;
 pub(crate) use reads::scope_runs;
 pub(crate) use remote::Brought;
 
 /// How long stopping waits for the answers to claims.
 const STRAGGLERS: Duration = Duration::from_secs(5);
-
-/// The longest pause between two tries of what a store could not do: so long after it is well
-/// again, work goes on.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a worker behaves.
 #[derive(Clone, Debug)]
