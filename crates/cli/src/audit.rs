@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Exit, Result};
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Style, clean, cut, time};
+use crate::show::{Output, Style, as_value, clean, cut, time};
 
 /// What operators did: who, why, what and when.
 #[derive(Args, Debug)]
@@ -121,7 +121,7 @@ fn row((id, row): &AuditView, now: Timestamp) -> Vec<table::Cell> {
 }
 
 fn as_json(row: &AuditView) -> Value {
-    json!(view::Audited::from(row))
+    as_value(&view::Audited::from(row))
 }
 
 fn hex(row: &AuditRow) -> String {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::exit::{Exit, Failed, Result};
 use crate::incoming::{self, Append, Incoming};
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Style, clean, cut, time};
+use crate::show::{Output, Style, as_value, clean, cut, time};
 
 /// What happened, once and for all.
 #[derive(Subcommand, Debug)]
@@ -195,7 +195,7 @@ fn row(fact: &FactView, now: Timestamp) -> Vec<table::Cell> {
 }
 
 fn as_json(fact: &FactView) -> Value {
-    json!(view::Fact::from(fact))
+    as_value(&view::Fact::from(fact))
 }
 
 async fn show(args: Show, client: &Client) -> Result<Exit> {
@@ -303,5 +303,5 @@ async fn list_documents(args: ListDocuments, client: &Client) -> Result<Exit> {
 }
 
 fn document_json(document: &DocumentView) -> Value {
-    json!(view::Document::from(document))
+    as_value(&view::Document::from(document))
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::exit::{Exit, Failed, Result};
 use crate::payload;
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Style, clean, cut, time};
+use crate::show::{Output, Style, as_value, clean, cut, time};
 
 #[derive(Args, Debug)]
 pub struct Append {
@@ -156,7 +156,7 @@ fn as_json(item: &Queued) -> Value {
         "run": item.run.row.id,
         "state": item.run.row.state.as_str(),
         "at": item.run.row.created_at,
-        "fact": item.fact,
+        "fact": as_value(&item.fact),
         "missing": item.missing,
     })
 }

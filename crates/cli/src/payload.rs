@@ -17,7 +17,10 @@ pub(crate) fn read(argument: &str) -> Result<Payload> {
         }
         None => (argument.to_owned(), "the argument"),
     };
-    Payload::parse(text.trim()).map_err(|error| explain(text.trim(), source, &error))
+    let text = text.trim();
+    // What cannot be read again is refused here, as the server does.
+    let read = serde_json::from_str::<serde_json::Value>(text).and_then(|_| Payload::parse(text));
+    read.map_err(|error| explain(text, source, &error))
 }
 
 /// Reads no more than what is allowed anyway.
@@ -67,11 +70,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn n4_what_cannot_be_read_again_is_refused() {
+        let deep = ["[".repeat(200), "]".repeat(200)].concat();
+        for (text, said) in [
+            (&*deep, "recursion limit"),
+            ("[1e999]", "number out of range"),
+        ] {
+            let failed = read(text).unwrap_err().message;
+            assert!(failed.contains(said), "{failed}");
+        }
+    }
+
+    #[test]
     fn bad_json_says_where() {
         let failed = read("{\"a\": 1,}").unwrap_err();
         assert_eq!(
             failed.message,
-            "the argument is not JSON: key must be a string at line 1, column 9\n\
+            "the argument is not JSON: trailing comma at line 1, column 9\n\
              {\"a\": 1,}\n        ^\ngive JSON, @file, or - for standard input"
         );
         let failed = read("hello").unwrap_err();

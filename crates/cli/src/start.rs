@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
 use crate::payload;
-use crate::show::{Output, clean};
+use crate::show::{Output, as_value, clean};
 
 /// How long a look for earlier runs may take: it is only for a hint.
 const LOOK: Duration = Duration::from_millis(300);
@@ -141,7 +141,7 @@ impl Started {
         };
         let value = result?;
         if output.json {
-            screen.json(&json!({"run": id, "new": new, "value": value}));
+            screen.json(&json!({"run": id, "new": new, "value": as_value(&value)}));
         } else {
             screen.line(&clean(value.as_str()));
         }

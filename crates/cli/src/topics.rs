@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::exit::{Exit, Result};
 use crate::payload;
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Style, cut, time};
+use crate::show::{Output, Style, as_value, cut, time};
 use crate::signed::Signed;
 
 /// Topics: who subscribes, and what was published.
@@ -174,7 +174,7 @@ async fn show(args: Show, client: &Client) -> Result<Exit> {
         .await?;
     let mut screen = args.output.screen();
     if args.output.json {
-        let show = |item: &PublicationView| screen.json(&json!(view::Publication::from(item)));
+        let show = |item: &PublicationView| screen.json(&as_value(&view::Publication::from(item)));
         page.items.iter().for_each(show);
         screen.flush()?;
         return Ok(Exit::Done);

@@ -3,13 +3,12 @@
 use clap::Args;
 use roundel::{Client, RunId, RunState};
 use roundel_server::view::Sent;
-use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
 use crate::many::Paging;
 use crate::runs::{state, style};
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Style, cut, time};
+use crate::show::{Output, Style, as_value, cut, time};
 use crate::start::label;
 
 /// Queues that are named to somebody who named none.
@@ -53,7 +52,7 @@ impl List {
         }
         let (mut screen, now) = (self.output.screen(), client.now());
         if self.output.json {
-            let show = |sent: &Sent| screen.json(&json!(sent.shown(now)));
+            let show = |sent: &Sent| screen.json(&as_value(&sent.shown(now)));
             sent.iter().for_each(show);
             screen.flush()?;
             return Ok(Exit::Done);

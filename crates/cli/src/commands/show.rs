@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
 use crate::runs::{reasons, style};
-use crate::show::{Output, Style, clean, cut, time};
+use crate::show::{Output, Style, as_value, clean, cut, time};
 use crate::which::Which;
 
 /// Characters of a value that are shown to people; `--json` shows all.
@@ -32,8 +32,8 @@ impl Show {
         let row = &sent.run.row;
         let mut screen = self.output.screen();
         if self.output.json {
-            let mut shown = json!(sent.shown(now));
-            shown["attempts"] = json!(attempts(&journal));
+            let mut shown = as_value(&sent.shown(now));
+            shown["attempts"] = as_value(&attempts(&journal));
             shown["why"] = json!(why);
             screen.json(&shown);
             screen.flush()?;

@@ -19,7 +19,7 @@ use crate::many::Paging;
 use crate::payload;
 use crate::runs::workflow;
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Style, clean, cut, time};
+use crate::show::{Output, Style, as_value, clean, cut, time};
 use crate::start::label;
 use crate::which::By;
 
@@ -197,7 +197,7 @@ impl Filter {
 }
 
 fn as_json(trouble: &Trouble) -> Value {
-    json!(view::Parked::from(trouble))
+    as_value(&view::Parked::from(trouble))
 }
 
 impl List {
@@ -276,9 +276,13 @@ impl Count {
         let groups = self.filter.queue(client)?.groups().await?;
         let mut screen = self.output.screen();
         if self.output.json {
-            let show = |group: &TroubleGroup| screen.json(&json!(view::Group::from(group)));
+            let show = |group: &TroubleGroup| screen.json(&as_value(&view::Group::from(group)));
             groups.iter().for_each(show);
             screen.flush()?;
+            return Ok(Exit::Done);
+        }
+        if groups.is_empty() {
+            self.output.note("nothing like that is parked");
             return Ok(Exit::Done);
         }
         let columns = [

@@ -2,12 +2,11 @@
 
 use clap::Args;
 use roundel::{Client, SignalView, Trouble, TroubleId};
-use serde_json::json;
 
 use super::as_json;
 use crate::exit::{Exit, Failed, Result};
 use crate::runs::workflow;
-use crate::show::{Output, clean, cut};
+use crate::show::{Output, as_value, clean, cut};
 use crate::which::Which;
 
 #[derive(Args, Debug)]
@@ -41,7 +40,7 @@ impl Show {
         let mut screen = self.output.screen();
         if self.output.json {
             let mut shown = as_json(&Trouble::Run(Box::new(run)));
-            shown["input"] = json!(input);
+            shown["input"] = as_value(&input);
             screen.json(&shown);
             screen.flush()?;
             return Ok(Exit::Done);
@@ -80,7 +79,7 @@ impl Show {
         };
         if self.output.json {
             let mut shown = as_json(&trouble);
-            shown["value"] = json!(value);
+            shown["value"] = as_value(&value);
             screen.json(&shown);
             screen.flush()?;
             return Ok(Exit::Done);

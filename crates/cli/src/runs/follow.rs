@@ -3,12 +3,11 @@
 use roundel::{Client, Growth, RunState};
 use roundel_server::view::timeline::{self, Calls};
 use roundel_server::view::{self, Seen};
-use serde_json::json;
 
 use super::show::View;
 use super::{reasons, style};
 use crate::exit::{Exit, Result};
-use crate::show::{Screen, Style, clean};
+use crate::show::{Screen, Style, as_value, clean};
 use crate::stop::Stop;
 
 /// Follows on from what was seen, whole values or not, as JSON or not.
@@ -102,7 +101,7 @@ impl Told<'_> {
         for moment in moments {
             let begin = *self.begin.get_or_insert(moment.at);
             if self.json {
-                let mut shown = json!(view::Moment::of(moment, &calls));
+                let mut shown = as_value(&view::Moment::of(moment, &calls));
                 shown["execution"] = execution.into();
                 self.screen.json(&shown);
             } else {
@@ -115,7 +114,7 @@ impl Told<'_> {
     /// It waits for an operator, who may be the one who looks.
     async fn parked(&mut self, client: &Client, growth: &Growth) -> Result<()> {
         if self.json {
-            self.screen.json(&json!(view::Run::from(&growth.run)));
+            self.screen.json(&as_value(&view::Run::from(&growth.run)));
             return Ok(());
         }
         let word = self.screen.paint(style(RunState::Parked), "parked");
@@ -131,7 +130,7 @@ impl Told<'_> {
     async fn end(&mut self, client: &Client, id: roundel::RunId) -> Result<Exit> {
         let run = client.run(id).await?;
         if self.json {
-            self.screen.json(&json!(view::Run::from(&run)));
+            self.screen.json(&as_value(&view::Run::from(&run)));
         } else {
             self.screen.line("");
             let state = run.row.state;

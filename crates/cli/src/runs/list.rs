@@ -4,14 +4,13 @@ use clap::Args;
 use roundel::{Client, RunId, RunState, RunView, Runs, Trouble, TroubleId};
 use roundel_server::view;
 use roundel_store::Page;
-use serde_json::json;
 
 use super::filter::Filter;
 use super::style;
 use crate::exit::{Exit, Result};
 use crate::many::Paging;
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Style, time};
+use crate::show::{Output, Style, as_value, time};
 
 #[derive(Args, Debug)]
 pub struct List {
@@ -37,7 +36,7 @@ pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
     };
     let mut screen = args.output.screen();
     if args.output.json {
-        let show = |run: &RunView| screen.json(&json!(view::Run::from(run)));
+        let show = |run: &RunView| screen.json(&as_value(&view::Run::from(run)));
         page.items.iter().for_each(show);
         screen.flush()?;
         return Ok(Exit::Done);

@@ -5,13 +5,12 @@ use roundel::{Client, Error, RunView, Timestamp};
 use roundel_core::Outcome;
 use roundel_server::view::timeline::{self, Calls, Moment};
 use roundel_server::view::{self, RunPage, Seen};
-use serde_json::json;
 
 use super::list::{labels, workflow};
 use super::{follow, style};
 use crate::exit::{Exit, Failed, Result};
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Screen, Style, clean, cut, time};
+use crate::show::{Output, Screen, Style, as_value, clean, cut, time};
 use crate::which::Which;
 
 /// Entries, messages and children shown unless all are asked for.
@@ -57,7 +56,7 @@ pub(crate) async fn run(args: &Show, client: &Client) -> Result<Exit> {
         return follow::run(&mut screen, (args.full, args.output.json), client, seen).await;
     }
     if args.output.json {
-        screen.json(&json!(RunPage::from(&seen)));
+        screen.json(&as_value(&RunPage::from(&seen)));
     } else {
         let mut view = View {
             screen: &mut screen,

@@ -3,11 +3,10 @@
 use clap::Args;
 use roundel::Client;
 use roundel_server::view::{TreeNode, gather, nodes};
-use serde_json::json;
 
 use super::drawing::{Drawing, draw};
 use crate::exit::{Exit, Result};
-use crate::show::Output;
+use crate::show::{Output, as_value};
 use crate::which::Which;
 
 #[derive(Args, Debug)]
@@ -37,7 +36,7 @@ pub(crate) async fn run(args: &Tree, client: &Client) -> Result<Exit> {
     let left = known - shown;
     let mut screen = args.output.screen();
     if args.output.json {
-        let mut tree = json!(TreeNode::of(&nodes, 0));
+        let mut tree = as_value(&TreeNode::of(&nodes, 0));
         tree["left_out"] = left.into();
         tree["more"] = found.more.into();
         screen.json(&tree);

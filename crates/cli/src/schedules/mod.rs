@@ -27,7 +27,7 @@ pub enum Schedules {
     Resume(Asked),
     /// Start it once, now, also if it is paused.
     Run(Asked),
-    /// Start it for each of its times in a range of the past that it was not started for.
+    /// Start it for each of its times in a range, up to now, that it was not started for.
     Backfill(Backfill),
     /// Its next times.
     Next(Next),
@@ -153,7 +153,7 @@ impl Backfill {
         let schedule = self.asked.schedule(client)?;
         let times = known(schedule.backfill(self.from, self.to).await)?;
         let text = match times {
-            0 => "it has no time in that range".to_owned(),
+            0 => "it has no time in that range that has come".to_owned(),
             times => format!("it is started for {times} times, if it was not already"),
         };
         self.asked.named.say(&json!({ "times": times }), &text)

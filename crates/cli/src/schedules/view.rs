@@ -3,12 +3,12 @@
 use roundel::{Calendar, Client, Overlap, ScheduleView, Timestamp, What, instant};
 use roundel_server::view::time::words;
 use roundel_server::view::{Schedule as Shown, next_of as next, schedule_state as state};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{List, Named, known};
 use crate::exit::{Exit, Result};
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Style, clean, time};
+use crate::show::{Style, as_value, clean, time};
 
 /// The next time, and how long until then.
 pub(super) fn next_of(view: &ScheduleView, now: Timestamp) -> String {
@@ -26,7 +26,7 @@ fn what(what: What) -> &'static str {
 }
 
 pub(super) fn as_json(view: &ScheduleView, now: Timestamp) -> Value {
-    json!(Shown::of(view, now))
+    as_value(&Shown::of(view, now))
 }
 
 pub(super) async fn list(args: &List, client: &Client) -> Result<Exit> {

@@ -4,12 +4,15 @@
 
 pub(crate) mod far;
 pub(crate) mod table;
+mod value;
 
 use std::io::{self, IsTerminal, Write};
 
 use clap::{Args, ValueEnum};
 pub(crate) use roundel_server::view::{Style, time};
+
 use serde_json::Value;
+pub(crate) use value::as_value;
 
 use crate::exit::{Failed, Result};
 

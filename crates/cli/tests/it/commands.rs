@@ -346,3 +346,83 @@ async fn co_30_why_names_the_flow_key_that_is_full() {
     }
     engine.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn co_30_why_names_the_limit_and_the_rate_that_hold_a_command_back() {
+    let place = Place::new().await;
+    let engine = Engine::open(place.db()).register(
+        Workflow::<u32, u32>::named("nap"),
+        |cx: Cx, number| async move {
+            cx.sleep(Duration::ZERO).await;
+            Ok::<u32, Failure>(number)
+        },
+    );
+    let stuck = |_: Attempt, _: u32| std::future::pending::<Result<u32, Failure>>();
+    let engine = engine.handle(roundel::Command::<u32, u32>::named("hold"), stuck);
+    place
+        .run(&["queues", "set", "hold", "--concurrency", "1"])
+        .ok();
+    place.run(&["queues", "set", "nap", "--rate", "1/1h"]).ok();
+    for id in ["1", "2"] {
+        place
+            .run(&["commands", "send", "hold", id, "--id", id])
+            .ok();
+        place.run(&["start", "nap", id, "--key", id]).ok();
+    }
+    let engine = engine.start().await.expect("an engine");
+    let why = |runs: [&str; 2]| {
+        runs.map(|run| place.run(&["runs", "why", run]).ok().out)
+            .concat()
+    };
+    for (runs, held_back) in [
+        (
+            ["hold:1", "hold:2"],
+            "for its queue `hold`: 1 are in hand, and 1 may be at once",
+        ),
+        (
+            ["1", "2"],
+            "for its queue `nap`: 1 in 1 h are used up, the next in 5",
+        ),
+    ] {
+        let end = std::time::Instant::now() + Duration::from_secs(30);
+        while !why(runs).contains(held_back) {
+            assert!(std::time::Instant::now() < end, "{}", why(runs));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    engine.shutdown().await;
+}
+
+/// What a program has stored hides nothing from those who list it.
+#[tokio::test(flavor = "multi_thread")]
+async fn n4_json_that_fits_into_no_value_is_shown_as_text() {
+    let place = Place::new().await;
+    let engine = Engine::open(place.db()).start().await.expect("an engine");
+    let ada = engine.operator("ada").expect("a name");
+    for (key, text) in [
+        ("large", "[1e999]".to_owned()),
+        ("deep", ["[".repeat(200), "]".repeat(200)].concat()),
+    ] {
+        let payload = roundel::Payload::parse(&text).expect("JSON");
+        let name = roundel::Name::new("odd").expect("a name");
+        let start = ada.start_named(name.clone(), payload.clone()).key(key);
+        start.await.expect("it starts");
+        let arrival = roundel::Arrival::named(name, payload).id(key);
+        engine.append(arrival).await.expect("it is kept");
+        let shown = place.run(&["runs", "show", key, "--json"]).ok().json();
+        let input = &shown["journal"][0]["entry"]["started"]["input"];
+        assert!(input.to_string().contains('"'), "{shown}");
+        for list in [
+            &["parked", "show", key][..],
+            &["commands", "list", "odd"],
+            &["facts", "incoming"],
+            &["audit"],
+        ] {
+            let told = place.run(&[list, &["--json"]].concat()).ok();
+            assert!(!lines(&told.out).is_empty(), "{list:?}");
+        }
+        let start = ["start", "odd", &text];
+        place.run(&start).fails(2, &["JSON"]);
+    }
+    engine.shutdown().await;
+}

@@ -248,6 +248,11 @@ async fn co_12_who_ended_a_run_and_why_is_kept_and_cannot_be_changed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn co_10_what_is_parked_is_shown_grouped_and_ended() {
     let place = Place::new().await;
+    let none = place.run(&["parked", "groups"]).ok();
+    assert!(
+        none.out.is_empty() && none.err.contains("nothing"),
+        "{none:?}"
+    );
     for key in ["a", "b", "c"] {
         place.run(&["start", "break", "--key", key]).ok();
     }
