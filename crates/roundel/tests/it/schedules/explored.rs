@@ -75,6 +75,55 @@ fn fa_20_every_fault_at_every_commit_of_a_schedule_that_two_processes_keep() {
     holds(three_times, 2);
 }
 
+/// Waits until so many times are noted.
+async fn noted(kit: &TestKit, many: usize) -> Vec<String> {
+    loop {
+        let noted = lines(kit).await.unwrap_or_default();
+        if noted.len() >= many {
+            return noted;
+        }
+        kit.advance(HOUR / 60).await;
+    }
+}
+
+/// One comes; of three that pass while it is paused the first is asked for; one comes again.
+async fn paused_and_filled(world: World) -> Result<(), Error> {
+    world.always("a time is noted once", no_line_twice);
+    let kit = world.open(notes).await;
+    let set = |client: Client| async move {
+        let timed = NOTE.timed(&()).cron("0 * * * *").overlap(Overlap::Allow);
+        let timed = timed.catch_up(roundel::CatchUp::All).grace(Duration::ZERO);
+        client.schedule("notes").set(timed).await
+    };
+    kit.request(set).await?;
+    kit.advance(HOUR + HOUR / 4).await;
+    noted(&kit, 1).await;
+    let pause = |client: Client| async move { client.schedule("notes").pause().await };
+    kit.request(pause).await?;
+    kit.advance(HOUR * 2).await;
+    assert_eq!(noted(&kit, 1).await.len(), 1, "nothing while it is paused");
+    let fill = |client: Client| async move {
+        let at = roundel::read_instant("2026-01-01T02:00:00Z").expect("a time");
+        client.schedule("notes").backfill(at, at).await
+    };
+    assert_eq!(kit.request(fill).await?, 1);
+    noted(&kit, 2).await;
+    kit.advance(HOUR).await;
+    let resume = |client: Client| async move { client.schedule("notes").resume().await };
+    kit.request(resume).await?;
+    kit.advance(HOUR).await;
+    let noted = noted(&kit, 3).await;
+    let expected = ["01", "02", "05"].map(|hour| format!("2026-01-01T{hour}:00:00Z"));
+    assert_eq!(noted, expected);
+    kit.schedule("notes").remove().await
+}
+
+#[test]
+fn fa_20_what_is_paused_filled_and_resumed_is_started_once_whatever_breaks() {
+    holds(paused_and_filled, 1);
+    holds(paused_and_filled, 2);
+}
+
 /// At most one has begun and not ended.
 async fn no_two_at_once(tx: Tx) -> Result<(), String> {
     let open = "SELECT count(*) FROM (SELECT substr(line, 7) AS at FROM line WHERE line LIKE \
@@ -116,10 +165,13 @@ fn fa_20_bugs_of_schedules_are_found() {
     type Flow = fn(World) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Error>>>>;
     let times: Flow = |world| Box::pin(three_times(world));
     let alone: Flow = |world| Box::pin(one_at_a_time(world));
+    let paused: Flow = |world| Box::pin(paused_and_filled(world));
     for (bug, flow) in [
         (Mutant::TickFiredTwice, times),
         (Mutant::LateTickLost, times),
         (Mutant::OverlapIgnored, alone),
+        (Mutant::PauseIgnored, paused),
+        (Mutant::OwedAfterPause, paused),
     ] {
         let buggy = move |world: World| {
             mutant::switch(Some(bug));
