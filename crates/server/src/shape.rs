@@ -49,6 +49,23 @@ pub(crate) fn object(fields: Vec<Field>) -> Value {
     })
 }
 
+/// Reads a struct by the names of its fields alone: the rule that a list of values is one too, in
+/// their order, is nobody's interface.
+pub(crate) struct Named<D>(pub(crate) D);
+
+impl<'de, D: serde::Deserializer<'de>> serde::Deserializer<'de> for Named<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: serde::de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
 /// A struct that is read from a request.
 macro_rules! input {
     ($(#[doc = $about:literal])* $see:vis struct $name:ident {
@@ -56,8 +73,14 @@ macro_rules! input {
     }) => {
         $(#[doc = $about])*
         #[derive(Debug, serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, remote = "Self")]
         $see struct $name { $($(#[doc = $doc])* $see $field: $type,)* }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Self::deserialize($crate::shape::Named(from))
+            }
+        }
 
         impl $crate::shape::Shape for $name {
             fn schema() -> serde_json::Value {

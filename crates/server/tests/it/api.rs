@@ -391,3 +391,19 @@ async fn answers_have_the_shapes_that_the_document_describes() {
     );
     place.engine.shutdown().await;
 }
+
+#[tokio::test]
+async fn n9_a_list_of_values_is_no_body_whatever_their_order() {
+    let place = Place::new().await;
+    let publish = "POST /api/v1/default/topics/news/publications";
+    let listed = place
+        .ask(Role::Operator, publish, Some(&json!([{"a": 1}])))
+        .await;
+    listed.is(400, "bad_request");
+    let named = json!({"payload": {"a": 1}});
+    place.ask(Role::Operator, publish, Some(&named)).await.ok();
+    let inner = json!({"commands": [["mail", 1]]});
+    let batch = place.ask(Role::Operator, "POST /api/v1/default/batches", Some(&inner));
+    batch.await.is(400, "bad_request");
+    place.engine.shutdown().await;
+}
