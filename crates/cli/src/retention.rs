@@ -1,13 +1,11 @@
-//! `retention`: what has ended and is still kept, and removing what ended long ago.
-//!
-//! How long what has ended is kept is said by the program that works on it (`keep_ended`,
-//! `keep_handled`), so there is nothing here that sets it: two places that say it would disagree.
+//! `retention`: what has ended and is still kept, for how long, and removing what ended long ago.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use roundel::{Client, EndedTrees, Name, Timestamp};
+use roundel::{Client, EndedTrees, Keep, Name, Retention as Kept, Timestamp};
+use roundel_server::view;
 use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
@@ -23,6 +21,8 @@ use crate::start::span;
 pub enum Retention {
     /// Trees that have ended, by workflow, and since when the oldest of them is kept.
     Show(Show),
+    /// Set for all processes how long what has ended is kept; or show what is set.
+    Set(Set),
     /// Remove the trees that ended long ago, and what clients published then, once.
     Run(Run),
 }
@@ -34,6 +34,32 @@ pub struct Show {
     older_than: Option<Duration>,
     #[command(flatten)]
     output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Set {
+    /// For how long, such as `2h` or `30d`; `ever`; or `program`: as each program says for itself.
+    #[arg(value_name = "SPAN|ever|program", value_parser = word)]
+    keep: Word,
+    /// Only trees whose root is of this workflow or queue, which go before the rest.
+    #[arg(long, value_name = "NAME")]
+    workflow: Option<String>,
+    #[command(flatten)]
+    signed: Signed,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// For how long; none as programs say.
+#[derive(Clone, Copy, Debug)]
+struct Word(Option<Keep>);
+
+fn word(text: &str) -> std::result::Result<Word, String> {
+    Ok(Word(match text {
+        "ever" => Some(Keep::Ever),
+        "program" => None,
+        text => Some(Keep::of(span(text)?)),
+    }))
 }
 
 #[derive(Args, Debug)]
@@ -60,6 +86,7 @@ impl Retention {
     pub(crate) fn output(&self) -> &Output {
         match self {
             Retention::Show(args) => &args.output,
+            Retention::Set(args) => &args.output,
             Retention::Run(args) => &args.output,
         }
     }
@@ -67,6 +94,7 @@ impl Retention {
     pub(crate) async fn run(&self, client: &Client) -> Result<Exit> {
         match self {
             Retention::Show(args) => args.run(client).await,
+            Retention::Set(args) => args.run(client).await,
             Retention::Run(args) => args.run(client).await,
         }
     }
@@ -81,12 +109,43 @@ impl Show {
         let ended = client.prune(before).count().await?;
         list(&self.output, &ended, now)?;
         if !self.output.json {
-            self.output.note(
-                "the program that works on them says how long they are kept (`keep_ended`, \
-                 `keep_handled`), for ever unless it does; `retention run` removes them once",
-            );
+            self.output.note(&in_words(&client.retention().await?));
         }
         Ok(Exit::Done)
+    }
+}
+
+impl Set {
+    async fn run(&self, client: &Client) -> Result<Exit> {
+        let workflow = self.workflow.clone().map(Name::new).transpose()?;
+        let client = self.signed.client(client)?;
+        let said = client.keep(workflow, self.keep.0).await?;
+        let mut screen = self.output.screen();
+        match self.output.json {
+            true => screen.json(&json!(view::Retention::from(&said))),
+            false => screen.line(&in_words(&said)),
+        }
+        screen.flush()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// How long things are kept, as far as it is known here.
+fn in_words(said: &Kept) -> String {
+    let words = |keep: Keep| match keep.span() {
+        None => "for ever".to_owned(),
+        Some(span) => time::span(span),
+    };
+    let own = said.workflows.iter();
+    let own = own.map(|(name, keep)| format!("`{name}` {}", words(*keep)));
+    let rest = said.ended.map(|keep| format!("the rest {}", words(keep)));
+    let set: Vec<String> = own.chain(rest).collect();
+    let programs = "as the program that works on it says (`keep_ended`, `keep_handled`), for ever \
+                    unless it does; `retention set` goes before that, `retention run` removes once";
+    match (set.is_empty(), said.ended) {
+        (true, _) => format!("all is kept {programs}"),
+        (false, None) => format!("kept: {}; the rest {programs}", set.join(", ")),
+        (false, Some(_)) => format!("kept: {}", set.join(", ")),
     }
 }
 

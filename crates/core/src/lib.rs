@@ -32,6 +32,7 @@ mod projection;
 mod queue;
 mod refusal;
 mod reply;
+mod retention;
 mod retry;
 mod rows;
 mod run;
@@ -79,6 +80,7 @@ pub use reply::{
     Cancelled, Claimed, Committed, Followed, Hint, Joined, Lease, Owner, Patched, Published,
     Received, RecordedFact, Renewed, Reply, Started, Undone,
 };
+pub use retention::{Keep, RETENTION, Retention};
 pub use retry::{Backoff, Retry};
 pub use rows::{Accepted, Rows, Table};
 pub use run::{

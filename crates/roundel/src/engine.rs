@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{BATCH, Failure, INCOMING, Name, SCHEDULE, limits};
+use roundel_core::{BATCH, Failure, INCOMING, Keep, Name, RETENTION, Retention, SCHEDULE, limits};
 use roundel_store::{Clock, Store, Tx};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::check::{Code, Unfit};
-use crate::client::{Client, Inner, Keeping, keep_ended};
+use crate::client::{Client, Inner, hold, keep_ended};
 use crate::cx::{Cx, NamedUndos, UndoHandler, Undoing};
 use crate::decider::Deciders;
 use crate::follow::follow;
@@ -39,7 +39,7 @@ pub struct EngineBuilder {
     /// Topic and workflow.
     subscriptions: Vec<(Name, Name)>,
     drain: Duration,
-    keeping: Keeping,
+    keeping: Retention,
     /// What becomes of runs in flight that do not go on with this code; not looked at if nothing.
     unfit: Option<Unfit>,
     idle: bool,
@@ -164,7 +164,7 @@ impl EngineBuilder {
             deciders: Deciders::default(),
             subscriptions: Vec::new(),
             drain: Duration::from_secs(10),
-            keeping: Keeping::default(),
+            keeping: Retention::default(),
             unfit: None,
             idle: false,
             #[cfg(feature = "testkit")]
@@ -181,7 +181,7 @@ impl EngineBuilder {
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
         let key = (workflow.name(), workflow.exact_version().unwrap_or(1));
-        if [BATCH, SCHEDULE, INCOMING].contains(&key.0) {
+        if [BATCH, SCHEDULE, INCOMING, RETENTION].contains(&key.0) {
             let text = format!(
                 "the workflow `{}` is the engine's own; choose another name",
                 key.0
@@ -328,9 +328,9 @@ impl EngineBuilder {
 
     /// Removes what ended longer ago than this, tree by tree, a few at a time: runs, their
     /// journals, and what clients published. For ever unless said. One process that says so is
-    /// enough.
+    /// enough. What is set in the database ([`Client::keep`]) goes before it.
     pub fn keep_ended(mut self, keep: Duration) -> Self {
-        self.keeping.ended = Some(keep);
+        self.keeping.say(None, Some(Keep::of(keep)));
         self
     }
 
@@ -338,7 +338,8 @@ impl EngineBuilder {
     /// [`keep_ended`](Self::keep_ended) says of the rest: soon with [`Duration::ZERO`], never with
     /// [`Duration::MAX`]. Those that a workflow called stay until it is removed.
     pub fn keep_handled<I, O>(mut self, command: Command<I, O>, keep: Duration) -> Self {
-        self.keeping.queues.insert(command.queue(), keep);
+        self.keeping
+            .say(Some(command.queue()), Some(Keep::of(keep)));
         self
     }
 
@@ -453,7 +454,8 @@ impl EngineBuilder {
         if let Some(worker) = &engine.worker {
             worker.start();
         }
-        let pruner = keep_ended(&client.inner, self.keeping).map(|task| task.abort_handle());
+        let prunes = engine.worker.is_some() || !self.keeping.is_empty();
+        let pruner = prunes.then(|| keep_ended(&client.inner, self.keeping).abort_handle());
         (engine.follower, engine.pruner) = (follower, pruner);
         Ok(engine)
     }
@@ -464,6 +466,7 @@ fn with_own(mut handlers: Handlers) -> Handlers {
     if !handlers.is_empty() {
         handlers.insert((BATCH, 1), erased(crate::batch::run));
         handlers.insert((SCHEDULE, 1), erased(crate::schedule::run));
+        handlers.insert((RETENTION, 1), erased(hold));
     }
     handlers
 }

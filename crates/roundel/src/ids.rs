@@ -1,6 +1,6 @@
 //! Ids of what is new: by time; drawn if this is a simulation, counted if a test explores.
 
-use roundel_core::{Name, RunId, WorkerId};
+use roundel_core::{Name, RunId, Timestamp, WorkerId};
 use uuid::Uuid;
 
 /// The id of a new run.
@@ -21,6 +21,14 @@ pub(crate) fn new_fact() -> Name {
 /// The id of a new worker.
 pub(crate) fn new_worker() -> WorkerId {
     WorkerId(counted().unwrap_or_else(Uuid::new_v4))
+}
+
+/// The lowest id of something made at this time.
+pub(crate) fn first_id_at(at: Timestamp) -> [u8; 16] {
+    let millis = u64::try_from(at.0 / 1000).unwrap_or(0).min((1 << 48) - 1);
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&millis.to_be_bytes()[2..]);
+    bytes
 }
 
 #[cfg(feature = "testkit")]

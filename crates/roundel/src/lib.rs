@@ -58,11 +58,11 @@ pub use roundel_core::check::{Invariant, Violation};
 pub use roundel_core::{
     AuditId, AuditReader, AuditRow, Backoff, BadName, BatchEnd, Build, Calendar, Cancelled,
     CatchUp, Class, Context, Deadline, Deadlines, Divergence, DocumentId, DocumentRow, Emitted,
-    Entry, Envelope, FactId, FactRow, Failure, Infrastructure, Joined, Name, Op, Overlap, Patched,
-    Payload, ProjectionRow, PublicationId, Published, QueueKind, QueueRow, Rate, Received,
-    RecordedFact, Refusal, Remainder, Remaining, Remembered, Reply, Retry, RunId, RunState,
-    ScheduleState, Sent, Stuck, Timestamp, Timetable, Undone, What, WorkerId, instant, limits,
-    read_instant,
+    Entry, Envelope, FactId, FactRow, Failure, Infrastructure, Joined, Keep, Name, Op, Overlap,
+    Patched, Payload, ProjectionRow, PublicationId, Published, QueueKind, QueueRow, Rate, Received,
+    RecordedFact, Refusal, Remainder, Remaining, Remembered, Reply, Retention, Retry, RunId,
+    RunState, ScheduleState, Sent, Stuck, Timestamp, Timetable, Undone, What, WorkerId, instant,
+    limits, read_instant,
 };
 pub use roundel_store::{
     AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, ManualClock, Objects,

@@ -3,8 +3,8 @@
 use axum::http::Method;
 
 use crate::api::{
-    audit, batches, commands, counts, facts, me, parked, queues, runs, schedules, sql, submit,
-    topics, work,
+    audit, batches, commands, counts, facts, me, parked, queues, retention, runs, schedules, sql,
+    submit, topics, work,
 };
 use crate::route::{Listed, Route};
 use crate::{live, openapi, ui};
@@ -91,6 +91,8 @@ fn about_the_rest() -> Vec<Route> {
         PUT "/api/v1/{namespace}/queues/{queue}" "Limit a queue" => queues::set;
         POST "/api/v1/{namespace}/queues/{queue}/pause" "Begin nothing of it" => queues::pause;
         POST "/api/v1/{namespace}/queues/{queue}/resume" "Begin what waits" => queues::resume;
+        GET "/api/v1/{namespace}/retention" "How long what has ended is kept" => retention::show;
+        PUT "/api/v1/{namespace}/retention" "Set how long it is kept" => retention::set;
         GET "/api/v1/{namespace}/topics" "Topics, and who listens" => topics::list;
         GET "/api/v1/{namespace}/topics/{topic}/publications" "What was published"
             => topics::publications;

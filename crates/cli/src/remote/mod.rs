@@ -156,6 +156,10 @@ impl Remote {
                     let millis = span(first).map_err(Failed::usage)?.as_millis();
                     body.push((*name, millis.to_string()));
                 }
+                Sent::Keep(name) => {
+                    let millis = span(first).map(|span| span.as_millis().to_string());
+                    body.push((*name, millis.unwrap_or_else(|_| text(first))));
+                }
                 Sent::Labels(name) => {
                     let mut labels = serde_json::Map::new();
                     for said in &said {

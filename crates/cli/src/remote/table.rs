@@ -18,6 +18,8 @@ pub(super) enum Sent {
     Millis(&'static str),
     /// In the body, as a number or `none`; with a time after a slash, that as `rate_ms`.
     Limit(&'static str),
+    /// In the body, as milliseconds, or as the word that it is.
+    Keep(&'static str),
     /// In the path, in place of its last word, if it was said.
     Instead(&'static str),
     /// In the body or the query, that it was said.
@@ -137,6 +139,9 @@ pub(super) const ROWS: &[Row] = rows! {
     ] Shown::Fields;
     "queues pause" POST "queues/{}/pause" [("queue", Sent::Path), REASON] Shown::Fields;
     "queues resume" POST "queues/{}/resume" [("queue", Sent::Path), REASON] Shown::Fields;
+    "retention set" PUT "retention" [
+        ("keep", Sent::Keep("keep")), ("workflow", Sent::Text("workflow")), REASON
+    ] Shown::Fields;
     "schedules list" GET "schedules" [LIMIT]
         Shown::List(&["schedule", "words", "paused", "next_at"]);
     "schedules show" GET "schedules/{}" [("name", Sent::Path)] Shown::Fields;

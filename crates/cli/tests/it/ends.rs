@@ -148,6 +148,29 @@ async fn what_is_kept_is_counted_with_what_is_below_it_and_removed_by_workflow()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn how_long_things_are_kept_is_set_shown_and_taken_back() {
+    let place = Place::new().await;
+    let set = |args: &[&str]| place.run(&[&["retention", "set"], args].concat());
+    let json = |args: &[&str]| set(&[args, &["--json"]].concat()).ok().out;
+    assert_eq!(json(&["program"]), "{\"ended\":null,\"workflows\":{}}\n");
+    let said = set(&["30d", "--operator", "ada", "--reason", "law"]).ok();
+    assert!(said.out.contains("the rest 30"), "{said:?}");
+    assert_eq!(
+        json(&["ever", "--workflow", "greet"]),
+        "{\"ended\":2592000000,\"workflows\":{\"greet\":\"ever\"}}\n"
+    );
+    let shown = place.run(&["retention", "show"]).ok().err;
+    assert!(shown.contains("`greet` for ever, the rest 30"), "{shown}");
+    let audit = place.run(&["audit", "--json"]).ok().out;
+    assert!(audit.contains("ada") && audit.contains("law"), "{audit}");
+    json(&["program"]);
+    let none = json(&["program", "--workflow", "greet"]);
+    assert_eq!(none, "{\"ended\":null,\"workflows\":{}}\n");
+    set(&["soon"]).fails(2, &["3d"]);
+    place.run(&["verify"]).ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_parked_run_says_why_and_is_resumed() {
     let place = with_runs(1).await;
     place

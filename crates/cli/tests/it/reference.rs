@@ -66,6 +66,7 @@ const COMMANDS: [&[&str]; 72] = [
     &["sql"],
     &["top"],
     &["retention", "show"],
+    &["retention", "set"],
     &["retention", "run"],
     &["backup"],
     &["restore"],

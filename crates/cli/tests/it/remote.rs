@@ -319,3 +319,22 @@ async fn queues_are_limited_and_many_are_mended_on_a_server() {
     assert!(ask(&["parked", "list", "--json"]).ok().out.is_empty());
     worker.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_long_things_are_kept_is_set_on_a_server_by_those_who_may_delete() {
+    let place = Place::new().await;
+    let admin = Server::start(&place, "admin");
+    let set = |args: &[&str]| admin.run(&place, &[&["retention", "set"], args].concat());
+    assert_eq!(
+        set(&["30d", "--json"]).ok().json()["ended"],
+        2_592_000_000_u64
+    );
+    let greet = set(&["ever", "--workflow", "greet", "--reason", "law", "--json"]);
+    assert_eq!(greet.ok().json()["workflows"]["greet"], "ever");
+    let shown = place.run(&["retention", "show"]).ok().err;
+    assert!(shown.contains("`greet` for ever"), "{shown}");
+    assert_eq!(
+        set(&["program", "--json"]).ok().json()["ended"],
+        Value::Null
+    );
+}

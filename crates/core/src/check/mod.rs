@@ -11,6 +11,7 @@ mod entries;
 mod gather;
 mod projections;
 mod reader;
+mod retention;
 mod rows;
 mod schedules;
 
@@ -74,11 +75,13 @@ pub enum Invariant {
     Audit,
     /// What a schedule says of its times fits together.
     Schedules,
+    /// What is said of how long things are kept can be read.
+    Retention,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 23] = [
+    pub const ALL: [Invariant; 24] = [
         Invariant::OneEffect,
         Invariant::NoLostMessage,
         Invariant::OneEnd,
@@ -102,6 +105,7 @@ impl Invariant {
         Invariant::Isolation,
         Invariant::Audit,
         Invariant::Schedules,
+        Invariant::Retention,
     ];
 
     /// The word that is shown, with its number.
@@ -131,6 +135,7 @@ impl Invariant {
             Invariant::Isolation => "inv25_isolation",
             Invariant::Audit => "inv26_audit",
             Invariant::Schedules => "inv31_schedules",
+            Invariant::Retention => "inv32_retention",
         }
     }
 }
@@ -264,6 +269,7 @@ fn of_run(id: RunId, record: &RunRecord, read: &Read<'_>, out: &mut Vec<Violatio
     rows::run(record, read, &mut report);
     entries::run(record, read, &mut report);
     schedules::run(record, &mut report);
+    retention::run(record, &mut report);
 }
 
 /// Checks the rows of one run: what holds after any list of operations.

@@ -6,22 +6,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
-use roundel_core::{Forget, Name, Op, PublicationId, Refusal, Reply, RunId, Timestamp};
-use tokio::task::JoinHandle;
+use roundel_core::{
+    Forget, Keep, Name, Op, PublicationId, RETENTION, Refusal, Reply, Retention, RunId, Timestamp,
+};
 
-use super::{Client, Inner, Runs};
+use super::{Client, Runs};
+use crate::ids::first_id_at;
 use crate::{Error, RunView};
 
 /// Trees that are removed at once. Their commits are fused.
 const AT_ONCE: usize = 128;
-/// Of the time, looking at what stays may take one part in so many.
-const SHARE: u32 = 50;
-/// Passes are at least this far apart, and at most, unless they take long.
-const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
 /// What ended before some time, to be removed or counted. Await it to remove it.
 #[must_use = "await it, or count it"]
@@ -150,22 +147,25 @@ impl IntoFuture for Prune {
 /// Is it the root of a tree that ended before then?
 fn goes(run: &RunView, ended_before: Timestamp) -> bool {
     let row = &run.row;
-    row.parent.is_none() && row.state.has_ended() && row.changed_at < ended_before
+    // What is kept for how long is itself kept, also if somebody ended the run that says so.
+    let ours = run.lane.workflow == RETENTION;
+    row.parent.is_none() && row.state.has_ended() && row.changed_at < ended_before && !ours
 }
 
 impl Client {
-    /// What was said about each queue, and about all the rest.
-    async fn prune_kept(&self, keeping: &Keeping, pass: &mut Pass) -> Result<(), Error> {
+    /// What is said about each workflow or queue, and about all the rest.
+    pub(super) async fn prune_kept(&self, kept: &Retention, pass: &mut Pass) -> Result<(), Error> {
         let now = self.now();
-        for (queue, keep) in &keeping.queues {
-            let runs = self.runs().of(queue.as_str().to_owned())?;
-            self.prune_runs(runs, now.before(*keep), |_| true, pass)
+        for (name, keep) in &kept.workflows {
+            let Some(keep) = keep.span() else { continue };
+            let runs = self.runs().of(name.as_str().to_owned())?;
+            self.prune_runs(runs, now.before(keep), |_| true, pass)
                 .await?;
         }
-        let Some(keep) = keeping.ended else {
+        let Some(keep) = kept.ended.and_then(Keep::span) else {
             return Ok(());
         };
-        let rest = |run: &RunView| !keeping.queues.contains_key(&run.lane.workflow);
+        let rest = |run: &RunView| !kept.workflows.contains_key(&run.lane.workflow);
         let before = now.before(keep);
         self.prune_runs(self.runs(), before, rest, pass).await?;
         self.prune_publications(before, pass).await
@@ -244,10 +244,10 @@ impl Client {
 
 /// What a pass came to.
 #[derive(Default)]
-struct Pass {
-    removed: usize,
+pub(super) struct Pass {
+    pub(super) removed: usize,
     /// How long it looked at what stays.
-    in_vain: Duration,
+    pub(super) in_vain: Duration,
     told: Option<Box<dyn FnMut(usize) + Send>>,
 }
 
@@ -273,59 +273,4 @@ fn unless_gone(deleted: Result<usize, Error>) -> Result<usize, Error> {
         Err(Error::Refused(Refusal::NotEnded { .. })) => Ok(0),
         other => other,
     }
-}
-
-/// The lowest id of something made at this time.
-fn first_id_at(at: Timestamp) -> [u8; 16] {
-    let millis = u64::try_from(at.0 / 1000).unwrap_or(0).min((1 << 48) - 1);
-    let mut bytes = [0; 16];
-    bytes[..6].copy_from_slice(&millis.to_be_bytes()[2..]);
-    bytes
-}
-
-/// How long what has ended is kept.
-#[derive(Clone, Default)]
-pub(crate) struct Keeping {
-    /// For ever, if nothing is said.
-    pub(crate) ended: Option<Duration>,
-    /// Commands of these queues.
-    pub(crate) queues: BTreeMap<Name, Duration>,
-}
-
-impl Keeping {
-    /// The shortest time after which anything goes.
-    fn shortest(&self) -> Option<Duration> {
-        self.queues.values().copied().chain(self.ended).min()
-    }
-}
-
-/// Prunes from time to time, until the engine goes.
-pub(crate) fn keep_ended(inner: &Arc<Inner>, keeping: Keeping) -> Option<JoinHandle<()>> {
-    let keep = keeping.shortest()?;
-    let inner = Arc::downgrade(inner);
-    Some(tokio::spawn(async move {
-        let mut pause = pause_after(keep, Duration::ZERO);
-        loop {
-            tokio::time::sleep(pause).await;
-            let Some(inner) = inner.upgrade() else {
-                return;
-            };
-            pause = pause_after(keep, prune_older(Client::from(inner), &keeping).await);
-        }
-    }))
-}
-
-/// One pass. Returns how long it looked at what stays.
-async fn prune_older(client: Client, keeping: &Keeping) -> Duration {
-    let mut pass = Pass::default();
-    if let Err(error) = client.prune_kept(keeping, &mut pass).await {
-        tracing::warn!(%error, "what has ended long ago could not be removed now");
-    }
-    client.inner.counters.runs_pruned.add(pass.removed as u64);
-    pass.in_vain
-}
-
-/// Old is what is older than `keep`: a tenth more or less does not matter.
-fn pause_after(keep: Duration, in_vain: Duration) -> Duration {
-    (keep / 10).clamp(PAUSE[0], PAUSE[1]).max(in_vain * SHARE)
 }

@@ -9,6 +9,7 @@ pub(crate) mod login;
 pub(crate) mod me;
 pub(crate) mod parked;
 pub(crate) mod queues;
+pub(crate) mod retention;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod sql;

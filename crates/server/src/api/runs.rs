@@ -3,6 +3,7 @@
 use roundel::{
     Cancelled, Patched, Payload, RunId, RunState, Timestamp, Trouble, TroubleId, Undone,
 };
+use roundel_core::RETENTION;
 use serde_json::Value;
 
 use super::{Because, Delete, Operate, See, label, limit, to};
@@ -265,7 +266,12 @@ pub(crate) async fn patch(
     ask: Ask<Nothing, PatchAsked>,
 ) -> Result<Json<PatchAnswer>, Problem> {
     let client = cap.because(ask.body.reason.as_deref());
-    let patched = client.patch_state(to(ask.name()), &ask.body.patch, ask.body.if_version);
+    let run = client.run(to(ask.name())).await?;
+    if run.lane.workflow == RETENTION {
+        let text = "how long things are kept is set by `PUT retention`, by those who may delete";
+        return Err(Problem::new(Code::Forbidden, text));
+    }
+    let patched = client.patch_state(run.row.id, &ask.body.patch, ask.body.if_version);
     match patched.await? {
         Patched::Changed(state) => Ok(Json(PatchAnswer {
             version: state.version,

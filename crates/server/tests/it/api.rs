@@ -393,6 +393,48 @@ async fn answers_have_the_shapes_that_the_document_describes() {
 }
 
 #[tokio::test]
+async fn ro_51_who_may_delete_sets_how_long_things_are_kept_and_nobody_else() {
+    let place = Place::new().await;
+    let line = "/api/v1/default/retention";
+    let shown = async || {
+        let get = format!("GET {line}");
+        place.ask(Role::Viewer, &get, None).await.ok().json()
+    };
+    assert_eq!(shown().await, json!({"ended": null, "workflows": {}}));
+    let put = format!("PUT {line}");
+    let set = async |role, body: Value| place.ask(role, &put, Some(&body)).await;
+    set(Role::Admin, json!({"keep": "ever", "reason": "law"}))
+        .await
+        .ok();
+    let one = json!({"keep": 60_000, "workflow": "double"});
+    let now = json!({"ended": "ever", "workflows": {"double": 60_000}});
+    assert_eq!(set(Role::Admin, one.clone()).await.ok().json(), now);
+    assert_eq!(shown().await, now);
+    set(Role::Operator, one).await.is(403, "forbidden");
+    // Not by another way: its state is not to be patched, nor is it another's.
+    let patch = format!("POST {RUNS}/roundel.retention/patch");
+    let soon = json!({"patch": {"ended": {"millis": 0}}});
+    for role in [Role::Operator, Role::Admin] {
+        place
+            .ask(role, &patch, Some(&soon))
+            .await
+            .is(403, "forbidden");
+    }
+    assert_eq!(shown().await, now);
+    for bad in [json!("soon"), json!(-1), json!(0.5), json!(null)] {
+        let asked = set(Role::Admin, json!({"keep": bad})).await;
+        asked.is(400, "bad_request");
+    }
+    let back = set(
+        Role::Admin,
+        json!({"keep": "program", "workflow": "double"}),
+    )
+    .await;
+    assert_eq!(back.ok().json(), json!({"ended": "ever", "workflows": {}}));
+    place.engine.shutdown().await;
+}
+
+#[tokio::test]
 async fn n9_a_list_of_values_is_no_body_whatever_their_order() {
     let place = Place::new().await;
     let publish = "POST /api/v1/default/topics/news/publications";
