@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use roundel::Client;
-use roundel_server::{Log, Server, Tls, Tokens};
+use roundel_server::{Log, Server, Tls, Tokens, Traces};
 use serde_json::json;
 
 use crate::exit::{Exit, Failed, Result};
@@ -34,6 +34,13 @@ pub struct Serve {
     /// The private key of that certificate.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Tell this collector of OpenTelemetry of the runs of the namespace that end from now on,
+    /// whoever works on them, such as `http://127.0.0.1:4318`.
+    #[arg(long, value_name = "URL")]
+    traces: Option<String>,
+    /// Of this part of all traces, 0 to 1.
+    #[arg(long, value_name = "PART", requires = "traces", default_value = "1")]
+    traces_part: f64,
     /// What is told to standard error, as JSON, a line each.
     #[arg(long, value_enum, default_value = "warn", value_name = "LEVEL")]
     log: Level,
@@ -59,6 +66,14 @@ impl From<Level> for tracing::Level {
 }
 
 impl Serve {
+    fn tls(&self) -> Result<Option<Tls>> {
+        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        let tls = Tls::from_files(certificate, key);
+        Ok(Some(tls.map_err(|error| Failed::usage(error.to_string()))?))
+    }
+
     pub(crate) async fn run(&self, client: &Client) -> Result<Exit> {
         Log::new(self.log.into(), std::io::stderr()).install();
         let tokens = Tokens::at(&self.tokens);
@@ -70,10 +85,11 @@ impl Serve {
         if self.behind_tls {
             server = server.behind_tls();
         }
-        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
-            let tls = Tls::from_files(certificate, key);
-            server = server.tls(tls.map_err(|error| Failed::usage(error.to_string()))?);
+        if let Some(tls) = self.tls()? {
+            server = server.tls(tls);
         }
+        let traces = self.traces.as_ref().map(|url| Traces::to(url));
+        let traces = traces.transpose().map_err(Failed::usage)?;
         let server = server.build();
         let serving = server.serve(self.listen).await;
         let serving = serving.map_err(|error| Failed::usage(error.to_string()))?;
@@ -94,8 +110,12 @@ impl Serve {
             screen.line(&link);
         }
         screen.flush()?;
+        let telling = traces.map(|traces| traces.part(self.traces_part).watch(client));
         stop.asked().await;
         serving.stop().await;
+        if let Some(telling) = telling {
+            telling.stop().await;
+        }
         Ok(Exit::Done)
     }
 }

@@ -9,6 +9,7 @@ mod client;
 mod command;
 mod cx;
 mod decider;
+mod ends;
 mod engine;
 mod error;
 mod fact;

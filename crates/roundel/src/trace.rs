@@ -115,7 +115,7 @@ impl Attempt {
     }
 }
 
-/// Runs that end by commits of this process, as they do.
+/// Runs that end, as they do, or once they have.
 #[derive(Debug)]
 pub struct Ends {
     receiver: mpsc::Receiver<RunId>,
@@ -135,7 +135,7 @@ impl Feed {
         match self.sender.try_send(run) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
-                self.missed.fetch_add(1, Ordering::Relaxed);
+                self.miss();
                 true
             }
             Err(mpsc::error::TrySendError::Closed(_)) => false,
@@ -147,6 +147,21 @@ impl Feed {
     pub(crate) fn is_heard(&self) -> bool {
         !self.sender.is_closed()
     }
+
+    /// A run has ended. Waits until there is room, unless nobody listens.
+    pub(crate) async fn tell_in_turn(&self, run: RunId) {
+        let _ = self.sender.send(run).await;
+    }
+
+    /// One will never be told.
+    pub(crate) fn miss(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Once nobody listens any more.
+    pub(crate) async fn unheard(&self) {
+        self.sender.closed().await;
+    }
 }
 
 impl Client {
@@ -154,15 +169,24 @@ impl Client {
     /// read as there is room for; the engine waits for nobody, and others are missed.
     #[must_use]
     pub fn ends(&self, room: usize) -> Ends {
-        let (sender, receiver) = mpsc::channel(room.max(1));
-        let missed = AtomicU64::new(0);
-        let feed = Arc::new(Feed { sender, missed });
-        self.inner.rests.feed(feed.clone());
-        Ends { receiver, feed }
+        let (ends, feed) = Ends::with_room(room);
+        self.inner.rests.feed(feed);
+        ends
     }
 }
 
 impl Ends {
+    pub(crate) fn with_room(room: usize) -> (Ends, Arc<Feed>) {
+        let (sender, receiver) = mpsc::channel(room.max(1));
+        let missed = AtomicU64::new(0);
+        let feed = Arc::new(Feed { sender, missed });
+        let ends = Ends {
+            receiver,
+            feed: feed.clone(),
+        };
+        (ends, feed)
+    }
+
     /// The next; never none.
     pub async fn next(&mut self) -> Option<RunId> {
         self.receiver.recv().await

@@ -10,6 +10,7 @@ mod command_flows;
 mod commands;
 mod cooperation;
 mod elsewhere;
+mod ends;
 mod examples;
 #[cfg(feature = "testkit")]
 mod explore;

@@ -111,10 +111,22 @@ impl Traces {
 
     /// Tells of the runs of this client's namespace that this process ends from now on.
     pub fn follow(self, client: &Client) -> Telling {
+        let ends = client.ends(self.room);
+        self.tell(client, ends)
+    }
+
+    /// Tells of the runs of this client's namespace that end from now on in whichever process, a
+    /// tree once its root has ended; see [`Client::ends_anywhere`].
+    pub fn watch(self, client: &Client) -> Telling {
+        let ends = client.ends_anywhere(self.room);
+        self.tell(client, ends)
+    }
+
+    fn tell(self, client: &Client, ends: Ends) -> Telling {
         let counts = Arc::new(Counts::default());
         let (stopping, stopped) = watch::channel(false);
         let teller = Teller {
-            ends: client.ends(self.room),
+            ends,
             client: client.clone(),
             traces: self,
             counts: counts.clone(),

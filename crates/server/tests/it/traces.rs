@@ -120,6 +120,31 @@ fn assert_timed(span: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h9_who_only_watches_tells_of_what_others_end() {
+    let (url, told) = collector(TAKEN).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("runs.db");
+    let worker = Engine::open(&file).register(TRIP, trip(Heard::default()));
+    let worker = worker.register(HOTEL, hotel).start().await.unwrap();
+    let watcher = Engine::open(&file).start().await.unwrap();
+    let telling = Traces::to(&url).unwrap().watch(&watcher);
+    let mut run = worker.start(TRIP, &SECRET.to_owned()).await.unwrap();
+    run.result().await.unwrap();
+    let until = Instant::now() + PATIENCE;
+    while telling.told().spans == 0 {
+        assert!(Instant::now() < until, "{:?}", telling.told());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let counts = telling.stop().await;
+    let spans = spans(&told);
+    assert_eq!((counts.spans, counts.runs_dropped), (spans.len() as u64, 0));
+    let (trip, hotel) = (named(&spans, "trip"), named(&spans, "hotel"));
+    assert_eq!(trip["traceId"], hotel["traceId"]);
+    watcher.shutdown().await;
+    worker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h9_a_tree_of_runs_is_one_trace_from_the_caller_to_the_called() {
     let (url, told) = collector(TAKEN).await;
     let heard = Heard::default();
