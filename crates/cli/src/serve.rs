@@ -34,6 +34,10 @@ pub struct Serve {
     /// The private key of that certificate.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Workers in other languages show a certificate that one of these signed, in PEM's form, or
+    /// are refused, whatever their token.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
     /// Tell this collector of OpenTelemetry of the runs of the namespace that end from now on,
     /// whoever works on them, such as `http://127.0.0.1:4318`.
     #[arg(long, value_name = "URL")]
@@ -70,7 +74,10 @@ impl Serve {
         let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
             return Ok(None);
         };
-        let tls = Tls::from_files(certificate, key);
+        let tls = Tls::from_files(certificate, key).and_then(|tls| match &self.tls_client_ca {
+            Some(signers) => tls.workers_signed_by(signers),
+            None => Ok(tls),
+        });
         Ok(Some(tls.map_err(|error| Failed::usage(error.to_string()))?))
     }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -118,26 +120,40 @@ async fn connection(
 ) {
     let _ = stream.set_nodelay(true);
     let Some(tls) = &shared.tls else {
-        serve_connection(stream, router, &shared).await;
+        serve_connection(stream, router, (&shared, Certified(false))).await;
         drop(place);
         return;
     };
     // Who does not shake hands in time has nothing to say.
     match tokio::time::timeout(shared.limits.head_time, tls.accept(stream)).await {
-        Ok(Ok(stream)) => serve_connection(stream, router, &shared).await,
+        Ok(Ok(stream)) => {
+            let certified = Certified(stream.shows_certificate());
+            serve_connection(stream, router, (&shared, certified)).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "a connection came to no understanding"),
         Err(_) => {}
     }
     drop(place);
 }
 
-async fn serve_connection<S>(stream: S, router: Router, shared: &Arc<Shared>)
-where
+/// Whether a request came by a connection whose other side showed a certificate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Certified(pub(crate) bool);
+
+async fn serve_connection<S>(
+    stream: S,
+    router: Router,
+    (shared, certified): (&Arc<Shared>, Certified),
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut stopping = shared.stopping.subscribe();
     let limits = &shared.limits;
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(certified);
+        router.call(request)
+    });
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())

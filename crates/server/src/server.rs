@@ -16,10 +16,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::api::login;
-use crate::auth::{COOKIE, Sessions, Token, Tokens, Who, hash};
+use crate::auth::{Action, COOKIE, Sessions, Token, Tokens, Who, actions, hash};
 use crate::guard::{Hosts, Rates, same_site, seal};
 use crate::limits::Limits;
-use crate::listen::{self, Serving};
+use crate::listen::{self, Certified, Serving};
 use crate::live::Lately;
 use crate::problem::{Code, Problem};
 use crate::ready::Ready;
@@ -244,6 +244,9 @@ impl Shared {
             same_site(&parts.method, &parts.headers, &host)?;
         }
         self.rates.take(who.name.as_str(), Instant::now())?;
+        if route.listed.action == actions::Work::WORD {
+            self.certified(parts.extensions.get())?;
+        }
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let raw = Raw {
             params: params.iter().map(own).collect(),
@@ -252,6 +255,18 @@ impl Shared {
             body,
         };
         (route.handler)(self.clone(), who, raw).await
+    }
+
+    /// Workers show a certificate, if that was said.
+    fn certified(&self, certified: Option<&Certified>) -> Result<(), Problem> {
+        let asks = self.tls.as_ref().is_some_and(Tls::asks_workers);
+        match asks && !certified.is_some_and(|certified| certified.0) {
+            true => {
+                let text = "workers show a certificate here; a token alone is not enough";
+                Err(Problem::new(Code::Forbidden, text))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Who sends this, and whether a cookie says so.

@@ -59,6 +59,14 @@ fn or_pends<T>(done: io::Result<T>) -> Poll<io::Result<T>> {
     }
 }
 
+impl<S> TlsStream<S> {
+    /// Did the other side show a certificate? Then it was one that is asked for.
+    pub(crate) fn shows_certificate(&self) -> bool {
+        let shown = self.tls.peer_certificates();
+        shown.is_some_and(|shown| !shown.is_empty())
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     /// The connection, once both sides know each other.
     pub(super) async fn shaken(stream: S, tls: Connection) -> io::Result<TlsStream<S>> {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use roundel::Engine;
-use roundel_server::{Limits, Server, Serving, Tls, TlsError};
+use roundel::{Engine, Timestamp};
+use roundel_server::{Limits, Role, Server, ServerBuilder, Serving, Tls, TlsError, Tokens};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, Stream};
 use tempfile::TempDir;
 
@@ -31,16 +31,20 @@ struct Place {
 
 impl Place {
     async fn new(limits: Limits) -> Place {
+        Place::with(limits, |server, tls| server.tls(tls)).await
+    }
+
+    async fn with(
+        limits: Limits,
+        set_up: impl FnOnce(ServerBuilder, Tls) -> ServerBuilder,
+    ) -> Place {
         let engine = Engine::in_memory().start().await.expect("an engine");
         let folder = tempfile::tempdir().expect("a folder");
         let place = |name: &str| folder.path().join(name);
         std::fs::copy(file("one.pem"), place("cert.pem")).expect("a certificate");
         std::fs::copy(file("one.key"), place("key.pem")).expect("a key");
         let tls = Tls::from_files(place("cert.pem"), place("key.pem")).expect("a pair");
-        let server = Server::over(engine.client())
-            .tls(tls)
-            .limits(limits)
-            .build();
+        let server = set_up(Server::over(engine.client()).limits(limits), tls).build();
         let serving = server.serve(([127, 0, 0, 1], 0).into()).await;
         let serving = serving.expect("a port");
         Place {
@@ -62,6 +66,16 @@ impl Place {
 
 /// What is answered to somebody who trusts this certificate alone.
 fn ask(at: SocketAddr, trusted: &str, path: &str) -> std::io::Result<String> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    say(at, (trusted, None), &head)
+}
+
+/// The same, to somebody who shows that certificate, if any.
+fn say(
+    at: SocketAddr,
+    (trusted, shown): (&str, Option<&str>),
+    head: &str,
+) -> std::io::Result<String> {
     let mut roots = RootCertStore::empty();
     let trusted = CertificateDer::from_pem_file(file(trusted)).expect("a certificate");
     roots.add(trusted).expect("a root");
@@ -69,14 +83,21 @@ fn ask(at: SocketAddr, trusted: &str, path: &str) -> std::io::Result<String> {
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match shown {
+        None => config.with_no_client_auth(),
+        Some(name) => {
+            let certificate = CertificateDer::from_pem_file(file(&format!("{name}.pem")));
+            let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key"))).expect("a key");
+            let chain = vec![certificate.expect("a certificate")];
+            config.with_client_auth_cert(chain, key).expect("a pair")
+        }
+    };
     let name = ServerName::try_from("localhost").expect("a name");
     let mut tls = ClientConnection::new(Arc::new(config), name).expect("a client");
     let mut tcp = TcpStream::connect(at)?;
     tcp.set_read_timeout(Some(PATIENCE))?;
     let mut stream = Stream::new(&mut tls, &mut tcp);
-    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     let mut said = Vec::new();
     // Its end is said, so that nobody can cut an answer short.
@@ -160,12 +181,64 @@ async fn n1_who_does_not_shake_hands_gets_no_answer_and_no_place() {
     place.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_show_a_certificate_that_is_known_or_their_token_is_worth_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = Tokens::at(folder.path().join("tokens.json")).expect("no tokens yet");
+    let name = roundel::Name::constant("hand");
+    let places = vec!["default".to_owned()];
+    let token = tokens.add((name, Role::Worker), places, (Timestamp(0), None));
+    let bearer = format!(
+        "Authorization: Bearer {}\r\n",
+        token.expect("a token").reveal()
+    );
+    let place = Place::with(Limits::default(), |server, tls| {
+        let tls = tls.workers_signed_by(file("two.pem")).expect("a signer");
+        server.tls(tls).tokens(tokens)
+    });
+    let place = place.await;
+    let at = place.serving.address();
+    let claim = r#"{"queues":["mail"]}"#;
+    let claims = format!(
+        "POST /api/v1/default/work/claim HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         {bearer}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{claim}",
+        claim.len()
+    );
+    let me =
+        format!("GET /api/v1/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{bearer}\r\n");
+    let said = async |shown: Option<&'static str>, head: &str| {
+        let head = head.to_owned();
+        let asking = move || say(at, ("one.pem", shown), &head);
+        tokio::task::spawn_blocking(asking)
+            .await
+            .expect("a thread")
+            .ok()
+    };
+    let said_well = said(Some("two"), &claims).await.expect("an answer");
+    assert!(said_well.starts_with("HTTP/1.1 200"), "{said_well}");
+    // Browsers have none, and are let in as far as that goes.
+    let known = said(None, &me).await.expect("an answer");
+    assert!(known.starts_with("HTTP/1.1 200"), "{known}");
+    let refused = said(None, &claims).await.expect("an answer");
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert!(refused.contains("certificate"), "{refused}");
+    // One that somebody else signed is none.
+    assert!(said(Some("one"), &claims).await.is_none());
+    assert!(said(Some("one"), &me).await.is_none());
+    place.end().await;
+}
+
 #[test]
 fn files_that_are_no_pair_are_refused() {
     let refused = Tls::from_files(file("one.pem"), file("two.key")).unwrap_err();
     assert!(matches!(refused, TlsError::Pair(..)), "{refused}");
     for (certificate, key) in [("one.key", "one.key"), ("one.pem", "one.pem"), ("no", "no")] {
         let refused = Tls::from_files(file(certificate), file(key)).unwrap_err();
+        assert!(matches!(refused, TlsError::File(..)), "{refused}");
+    }
+    for signers in ["one.key", "no"] {
+        let tls = Tls::from_files(file("one.pem"), file("one.key")).unwrap();
+        let refused = tls.workers_signed_by(file(signers)).unwrap_err();
         assert!(matches!(refused, TlsError::File(..)), "{refused}");
     }
 }
