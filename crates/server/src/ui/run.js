@@ -72,36 +72,79 @@ function about(seen) {
     row("own state", json(seen.state_value)), row("outcome", outcome));
 }
 
-// Calls as bars: from when they began to when they ended.
-function timeline(seen) {
+const WAITS = ["sleep", "wait", "watch", "child", "children", "publish"];
+
+// Calls, from when they began to when they ended.
+function calls(seen, end) {
   const calls = new Map();
-  const begin = seen.journal[0]?.at ?? seen.created_at;
-  const end = Math.max(begin + 1, seen.journal.at(-1)?.at ?? begin);
   for (const { at, text, entry, style } of seen.journal) {
     const [kind, said] = typeof entry === "string" ? [entry, {}] : Object.entries(entry)[0];
     if (said?.call === undefined) continue;
     const name = `${kind === "undone" ? "u" : ""}${said.call}`;
-    const call = calls.get(name) ?? { text: text.replace(/ begins.*/, ""), from: at, to: null };
+    const call = calls.get(name) ?? { text: text.replace(/ begins.*/, ""), from: at, to: end };
     if (["begun", "worked", "attempted"].includes(kind)) call.kind ??= Object.keys(said.what ?? {})[0];
-    if (["done", "did", "settled", "dropped"].includes(kind)) call.to = at;
+    if (["done", "did", "settled", "dropped"].includes(kind)) [call.to, call.ended] = [at, true];
     if (style === "bad") call.failed = true;
     calls.set(name, call);
   }
-  if (calls.size === 0) return h("p", { class: "dim" }, "No calls yet.");
-  const waits = ["sleep", "wait", "watch", "child", "children", "publish"];
-  const rows = [...calls.values()].slice(0, 500).map((call) => {
-    const [from, to] = [call.from - begin, (call.to ?? end) - begin];
-    const kind = call.failed ? "failed" : waits.includes(call.kind) ? "waits" : "";
-    const bar = h("div", { class: `bar ${kind}`, title: `${span(to - from)}` });
-    bar.style.left = `${(100 * from) / (end - begin)}%`;
-    bar.style.width = `${(100 * Math.max(0, to - from)) / (end - begin)}%`;
+  return [...calls.values()];
+}
+
+// Where a time stands on the lane, 0 to 1. Where only waits are open for long, time may be left out.
+function scale(all, begin, end, brief) {
+  const times = [...new Set([begin, end, ...all.flatMap(({ from, to }) => [from, to])])];
+  times.sort((one, other) => one - other);
+  const works = all.filter(({ kind, failed }) => failed || !WAITS.includes(kind));
+  const places = new Map();
+  let [at, idle] = [0, 0];
+  times.forEach((time, nth) => {
+    const before = times[nth - 1] ?? time;
+    const long = time - before > (end - begin) / 20;
+    const left = long && !works.some(({ from, to }) => from < time && to > before);
+    if (left) idle += time - before;
+    at += left && brief ? (end - begin) / 100 : time - before;
+    places.set(time, at);
+  });
+  return { idle, place: (time) => places.get(time) / at };
+}
+
+// As long as the page is open, for all runs.
+let brief = false;
+
+// Calls as bars.
+export function timeline(seen) {
+  const begin = seen.journal[0]?.at ?? seen.created_at;
+  const end = Math.max(begin + 1, seen.journal.at(-1)?.at ?? begin);
+  const all = calls(seen, end).slice(0, 500);
+  if (all.length === 0) return h("p", { class: "dim" }, "No calls yet.");
+  const box = h("div", {});
+  const draw = () => {
+    const { idle, place } = scale(all, begin, end, brief);
+    const turn = () => {
+      brief = !brief;
+      draw();
+      box.querySelector("button").focus();
+    };
+    fill(box, idle > 0 && h("button", { class: "small", "aria-pressed": String(brief), onclick: turn },
+      `Leave out ${span(idle)} of waiting`), bars(all, end - begin, place));
+  };
+  draw();
+  return box;
+}
+
+function bars(all, took, place) {
+  const rows = all.map((call) => {
+    const kind = call.failed ? "failed" : WAITS.includes(call.kind) ? "waits" : "";
+    const bar = h("div", { class: `bar ${kind}`, title: `${span(call.to - call.from)}` });
+    bar.style.left = `${100 * place(call.from)}%`;
+    bar.style.width = `${100 * Math.max(0, place(call.to) - place(call.from))}%`;
     return h("tr", {}, h("td", {}, cut(call.text, 120)),
       h("td", { class: "lane" }, h("div", { class: "track" }, bar)),
-      h("td", { class: "number tight" }, call.to === null ? "open" : span(to - from)));
+      h("td", { class: "number tight" }, call.ended ? span(call.to - call.from) : "open"));
   });
-  const all = table(["call", `${span(end - begin)} in all`, numbers("took")], rows);
-  all.classList.add("bars");
-  return all;
+  const drawn = table(["call", `${span(took)} in all`, numbers("took")], rows);
+  drawn.classList.add("bars");
+  return drawn;
 }
 
 function branch(node, asked, namespace) {

@@ -242,3 +242,55 @@ fn look_at_addresses(page: &Page, texts: &[String]) {
     page.shows("Without limits");
     is_clean(page, "the end");
 }
+
+/// A run that works for 10 ms, sleeps for 10 s, and works for 10 ms.
+const SLEEPER: &str = "{ created_at: 0, journal: [\
+    { at: 0, text: 'one begins', entry: { begun: { call: 1, what: { effect: {} } } } }, \
+    { at: 1e4, text: 'one', entry: { done: { call: 1 } } }, \
+    { at: 1e4, text: 'sleep', entry: { begun: { call: 2, what: { sleep: {} } } } }, \
+    { at: 1e7, text: 'sleep', entry: { done: { call: 2 } } }, \
+    { at: 1e7, text: 'two begins', entry: { begun: { call: 3, what: { effect: {} } } } }, \
+    { at: 1.001e7, text: 'two', entry: { done: { call: 3 } } }] }";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn o_a_timeline_leaves_out_what_is_idle_if_asked_and_brings_it_back() {
+    let browser = match Browser::open() {
+        Ok(browser) => browser,
+        Err(why) => return untested("o_a_timeline_leaves_out_what_is_idle", &why),
+    };
+    let place = Place::new().await;
+    let page = browser.page((1280, 800), "light");
+    let (address, code) = (place.address(), place.server.login_code());
+    page.go(&format!("http://{address}/login?code={}", code.reveal()));
+    page.shows("Overview");
+    page.value(&format!(
+        "(async () => {{ const {{ timeline }} = await import('./run.js'); \
+         document.getElementById('page').replaceChildren(timeline({SLEEPER})); }})()"
+    ));
+    let widths = || {
+        let all =
+            "[...document.querySelectorAll('.bar')].map((bar) => parseFloat(bar.style.width))";
+        let widths = page.value(all);
+        let widths = widths.as_array().expect("bars").iter();
+        widths
+            .map(|width| width.as_f64().expect("a number"))
+            .collect::<Vec<f64>>()
+    };
+    let whole = widths();
+    assert!(
+        whole.len() == 3 && whole[0] < 1.0 && whole[1] > 99.0,
+        "{whole:?}"
+    );
+    let press = "document.querySelector('#page button').click()";
+    page.value(press);
+    let brief = widths();
+    assert!(
+        brief[0] > 5.0 && brief[2] > 5.0 && brief[1] < 90.0,
+        "{brief:?}"
+    );
+    page.value(press);
+    assert_eq!(widths(), whole);
+    page.is_sound();
+    place.serving.stop().await;
+    place.engine.shutdown().await;
+}
