@@ -155,6 +155,20 @@ impl QueueRow {
                 .all(|(free, most)| spare(free, most))
     }
 
+    /// May somebody wait for the room of one of these, while so many are leased, and so many of its
+    /// flow key? Nobody does while more than half of what the limits allow is left: who counted
+    /// otherwise counted others, and the end of those says so. What the rate holds back waits for
+    /// a time.
+    pub(crate) fn is_awaited(&self, leased: u32, of_key: Option<u32>) -> bool {
+        let half = |held: u32, most: u32| u64::from(held) * 2 >= most.into();
+        let at_once = self.concurrency.map(|most| half(leased, most));
+        let per_key = self
+            .per_key
+            .zip(of_key)
+            .map(|(most, held)| half(held, most));
+        at_once.into_iter().chain(per_key).any(|awaited| awaited)
+    }
+
     /// What is left of the rate.
     fn left(&self, rate: Rate, now: Timestamp) -> u32 {
         let used = self.spent(rate, now).0.saturating_sub(now.0);
@@ -274,7 +288,8 @@ impl Limit {
 
 impl Start {
     /// The queue that it is sent to, if that has limits.
-    pub(crate) fn queue_with_limits(&self, rows: &Rows) -> Option<QueueId> {
+    #[must_use]
+    pub fn queue_with_limits(&self, rows: &Rows) -> Option<QueueId> {
         let limited = rows.has_limits() && self.has_limits(rows.lanes());
         limited.then(|| QueueId {
             namespace: self.namespace.clone(),
@@ -291,8 +306,17 @@ impl Start {
     }
 
     /// Does it ask for a permit of its own? What is on somebody's behalf waits for its turn.
-    pub(crate) fn takes_permit(&self) -> bool {
+    #[must_use]
+    pub fn takes_permit(&self) -> bool {
         self.claimant.is_some() && self.flow_key.is_none() && self.parent.is_none()
+    }
+
+    /// Is there a permit for it, if it asks for one? Of a queue that is loaded, with its permits.
+    #[must_use]
+    pub fn finds_room(&self, queue: &QueueId, rows: &Rows, now: Timestamp) -> bool {
+        let held = rows.permits.get(queue).filter(|_| self.takes_permit());
+        let leased = held.map(|held| held.values().sum());
+        leased.is_some_and(|leased| rows.limits_of(queue).has_room_to_spare(leased, now))
     }
 }
 
@@ -327,7 +351,8 @@ impl Rows {
     }
 
     /// The queue of a lane, if it has limits.
-    pub(crate) fn limited(&self, lane: LaneId) -> Option<QueueId> {
+    #[must_use]
+    pub fn limited(&self, lane: LaneId) -> Option<QueueId> {
         self.is_limited(lane).then(|| {
             let Lane {
                 namespace,

@@ -49,11 +49,24 @@ pub(super) fn give_back(rows: &mut Rows, held: Held, now: Timestamp) {
     let Some(queue) = rows.limited(lane) else {
         return;
     };
+    let awaited = is_awaited(rows, &queue, key.as_ref());
     if let Some(given) = rows.permits.get_mut(&queue) {
         let count = given.entry(key).or_default();
         *count = count.saturating_sub(1);
     }
-    tell_of_room(rows, &queue, now);
+    if awaited {
+        tell_of_room(rows, &queue, now);
+    }
+}
+
+/// May somebody wait for the room of one of this flow key? Who has not counted does not know.
+fn is_awaited(rows: &Rows, queue: &QueueId, key: Option<&Name>) -> bool {
+    let Some(held) = rows.permits.get(queue) else {
+        return true;
+    };
+    let of_key = key.map(|key| held.get(&Some(key.clone())).copied().unwrap_or_default());
+    let leased = held.values().sum();
+    rows.limits_of(queue).is_awaited(leased, of_key)
 }
 
 /// One more is leased under the limits of its queue, whose permits are loaded.
@@ -78,18 +91,13 @@ pub(super) fn admit(start: &Start, rows: &mut Rows, now: Timestamp) -> Admission
     let Some(queue) = start.queue_with_limits(rows) else {
         return Admission::Free;
     };
-    // A store that could not have the queue's row has not counted them.
-    let held = rows.permits.get(&queue);
-    let Some(held) = held.filter(|_| start.takes_permit()) else {
-        return Admission::Waits;
-    };
-    let mut row = rows.limits_of(&queue).clone();
-    if !row.has_room_to_spare(held.values().sum(), now) {
+    // A store that could not have the queue's row has not counted its permits.
+    if !start.finds_room(&queue, rows, now) {
         return Admission::Waits;
     }
-    row.spend(1, now);
-    if row != *rows.limits_of(&queue) {
-        rows.queues.put(queue.clone(), row);
+    // The row is written with every permit, so that whoever looked at it before sees that.
+    if let Some(row) = rows.queues.get_mut(&queue) {
+        row.spend(1, now);
     }
     count(rows, &queue, None);
     Admission::Permit
@@ -265,7 +273,8 @@ impl Permits {
             row.turn = room.last.or(behind).unwrap_or(row.turn);
             let opens = row.opens_at(now);
             next = next.into_iter().chain(opens).chain(again).chain(soon).min();
-            if row != room.limits {
+            let has_row = rows.queues.get(&room.queue).is_some();
+            if row != room.limits || has_row && room.given > 0 {
                 rows.queues.put(room.queue, row);
             }
         }

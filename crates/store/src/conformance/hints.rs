@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use roundel_core::{Hint, Op, Outcome, RunState, Source, Start};
+use roundel_core::{Hint, Limit, Name, Op, Outcome, QueueId, RunState, Source, Start};
 
 use super::Make;
 use super::desk::{Desk, deleting};
-use super::words::{A, ending, opening, signal, suspending, value, working};
+use super::words::{A, NS, claimant, ending, opening, signal, suspending, value, working};
 use crate::Listener;
 
 /// Long enough for a thread that has nothing else to do.
@@ -57,6 +57,63 @@ pub fn c1_a_start_a_timer_and_a_release_say_when_a_run_is_ready(make: &Make) {
     let owned = desk.owned(A);
     desk.release(A, &[owned]);
     assert_eq!(heard(&hints), Hint::Ready(lane, now));
+}
+
+fn limit_to(desk: &Desk, most: u32) {
+    let mut limit = Limit::of(QueueId {
+        namespace: NS,
+        queue: Name::constant("w"),
+    });
+    limit.concurrency = Some(Some(most));
+    desk.must(Op::Limit(limit));
+}
+
+pub fn c1_co_30_whose_end_makes_room_in_a_full_queue_says_so(make: &Make) {
+    let mut desk = Desk::new(make);
+    limit_to(&desk, 2);
+    let waiting = [desk.start(), desk.start(), desk.start()];
+    assert_eq!(desk.claimed_ids(A, 9), waiting[..2]);
+    let hints = listen(&desk);
+    desk.end(waiting[0]);
+    assert_eq!(ready(&hints), Hint::Ready(desk.lane, desk.now()));
+}
+
+pub fn co_30_where_there_is_room_nobody_is_told_of_more(make: &Make) {
+    let mut desk = Desk::new(make);
+    limit_to(&desk, 10);
+    let starting = |desk: &mut Desk| {
+        let claimant = Some(claimant(A));
+        let start = Start {
+            claimant,
+            ..desk.starting()
+        };
+        (start.run, Op::Start(start))
+    };
+    let (first, start) = starting(&mut desk);
+    desk.must(start);
+    let hints = listen(&desk);
+    // The permits are counted, for whoever is started.
+    let end = Op::Commit(ending(desk.round(first), RunState::Completed));
+    let (second, start) = starting(&mut desk);
+    for reply in desk.batch(vec![start, end]) {
+        reply.expect("both are done");
+    }
+    assert_eq!(desk.run(second).owner, Some(A));
+    let later = desk.now().after(Duration::from_secs(60));
+    let mut start = desk.starting();
+    start.at = Some(later);
+    desk.started(start);
+    assert_eq!(ready(&hints), Hint::Ready(desk.lane, later));
+}
+
+/// The next hint that something is ready.
+fn ready(hints: &mpsc::Receiver<Hint>) -> Hint {
+    loop {
+        let hint = heard(hints);
+        if matches!(hint, Hint::Ready(..)) {
+            return hint;
+        }
+    }
 }
 
 pub fn c1_a_message_is_told_to_the_owner_or_wakes_the_run(make: &Make) {

@@ -286,6 +286,8 @@ macro_rules! conformance {
             }
             hints {
                 c1_a_start_a_timer_and_a_release_say_when_a_run_is_ready
+                c1_co_30_whose_end_makes_room_in_a_full_queue_says_so
+                co_30_where_there_is_room_nobody_is_told_of_more
                 c1_a_message_is_told_to_the_owner_or_wakes_the_run
                 c10_a_cancel_is_told_to_the_owner
                 a_run_at_rest_is_told_with_what_came_of_it

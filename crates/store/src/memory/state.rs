@@ -1,6 +1,6 @@
 //! The rows, and how one request changes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roundel_core::{
@@ -195,13 +195,9 @@ impl Tables {
     /// All rows are here; only searches have to be made.
     fn search(&mut self, op: &Op, now: Timestamp) {
         let op = op.asked();
+        self.count_permits(op, now);
         let stage = match op {
-            Op::Start(_) => {
-                self.count_permits(op, now);
-                return;
-            }
             Op::Claim(claim) => {
-                self.count_permits(op, now);
                 let asked = Asked::of(claim, &self.rows);
                 let due = self.index.due(&asked, now);
                 (self.rows.found, self.rows.found_next) = (due.runs, due.next);
@@ -242,7 +238,7 @@ impl Tables {
         }
     }
 
-    /// How many permits the queues have given that a claim or a start asks.
+    /// How many permits the queues have given that a claim or a start asks, or any that has limits.
     fn count_permits(&mut self, op: &Op, now: Timestamp) {
         if !self.rows.has_limits() {
             return;
@@ -251,8 +247,12 @@ impl Tables {
         let mut wanted = Vec::new();
         self.rows.searched_at = now;
         needs(op, &self.rows, Stage::Gates, &mut wanted);
-        for need in wanted {
-            let Need::Permits(queue) = need else { continue };
+        let asked = wanted.into_iter().filter_map(|need| match need {
+            Need::Permits(queue) => Some(queue),
+            _ => None,
+        });
+        let limited = self.rows.queues.iter().map(|(queue, _)| queue.clone());
+        for queue in asked.chain(limited).collect::<BTreeSet<QueueId>>() {
             let count = self.permits(&queue);
             self.rows.permits.insert(queue, count);
         }

@@ -15,11 +15,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roundel_core::{
-    DocumentId, Hint, Lane, LaneId, Need, Op, PublicationId, Reply, Rows, RunChange, RunId, Stage,
-    Tail, Timestamp, WorkerId, decide, limits, needs,
+    DocumentId, Hint, Lane, LaneId, Need, Op, PublicationId, QueueId, Reply, Rows, RunChange,
+    RunId, Stage, Tail, Timestamp, WorkerId, decide, limits, needs,
 };
 
 use super::clock::ServerClock;
+use super::kept::Limits;
 use super::known::{self, Known, is_search};
 use super::link::{Link, values};
 use super::load::{LANES, Loading, Wanted};
@@ -67,6 +68,8 @@ pub(super) struct Came {
     /// The runs that were written, and by which transaction.
     pub(super) runs: Vec<RunChange>,
     pub(super) by: Option<Xid>,
+    /// The limits of queues that were written, if their permits are counted.
+    pub(super) queues: Vec<(QueueId, Option<Limits>)>,
     /// How many runs were removed.
     pub(super) removed: usize,
     /// It was one round of a run that was there: its journal says whether it was committed.
@@ -138,7 +141,10 @@ impl Session {
         batch.all(ops).await?;
         batch.flush(Turn::Last(note)).await?;
         batch.came.hints = batch.rows.take_hints();
-        let came = batch.came;
+        let mut came = batch.came;
+        for (queue, limits) in &mut came.queues {
+            *limits = Limits::of(queue, &batch.rows);
+        }
         let lanes = batch.rows.lanes();
         if self.lanes.len() != lanes.len() {
             self.lanes = lanes.to_vec();
@@ -464,6 +470,9 @@ impl Batch<'_> {
         }
         self.came.written = true;
         self.came.removed += changes.deleted.len();
+        let queues = changes.queues.iter();
+        let queues = queues.map(|(queue, _)| (queue.clone(), None));
+        self.came.queues.extend(queues);
         // Neighbours lie on the same pages; and two who write the same do it in the same order.
         changes.runs.sort_by_key(|change| change.row().id);
         changes.journal.sort_by_key(|row| row.run);

@@ -243,6 +243,7 @@ impl Committer {
         self.shared.removals.note(came.removed);
         if let Some(by) = came.by {
             self.kept.keep(came.runs, by, &self.shared.workers());
+            self.kept.keep_queues(came.queues, by);
         }
         let mut decided = Vec::with_capacity(batch.len());
         let mut first = Vec::new();

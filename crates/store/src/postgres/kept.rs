@@ -7,26 +7,70 @@
 //! and all is decided again over rows that are locked. The same goes for a run that is started:
 //! that there is none yet is checked by the database when it is inserted.
 //!
+//! So are the limits of queues, with how many permits they have given: a start that finds room to
+//! spare takes one here, and a run that ends gives it back. Whoever gives a permit writes the
+//! queue's row, so that the same number tells of it; whoever gives one back need not, and is
+//! counted here until the permits are counted again. Where others write the row all the time,
+//! nothing of it is kept.
+//!
 //! Invariant: whatever was decided here rests on nothing but rows that are written by the same
 //! statement. A refusal writes nothing, so it is never decided here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use roundel_core::{
-    Changes, Hint, Lane, Need, Op, Reply, Round, Rows, RunChange, RunId, RunRow, Stage, Timestamp,
-    WorkerId, decide, needs,
+    Changes, Flow, Hint, Lane, Need, Op, QueueId, QueueRow, Reply, Round, Rows, RunChange, RunId,
+    RunRow, Stage, Start, Then, Timestamp, WorkerId, decide, needs,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::values::Xid;
+use crate::Permits;
 
 /// So many are kept at most; then it is begun anew.
 const MOST: usize = 50_000;
 
-/// The runs that are kept.
+/// A queue that others have written is left to locked rows for so long.
+const OTHERS: Duration = Duration::from_millis(100);
+
+/// The runs that are kept, and the queues.
 #[derive(Default)]
 pub(super) struct Kept {
     runs: FxHashMap<RunId, (RunRow, Xid)>,
+    queues: BTreeMap<QueueId, (Limits, Xid)>,
+    /// When somebody else was last seen to write these.
+    others: BTreeMap<QueueId, Instant>,
+}
+
+/// The permits of a queue are counted again so often: what was leased before the queue had limits
+/// counts from some renewal on, which does not write the queue's row.
+const RECOUNT: Duration = Duration::from_secs(1);
+
+/// What is known of a queue's limits, and how many permits it has given, at most.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    row: QueueRow,
+    permits: Permits,
+    /// When they were.
+    counted: Instant,
+}
+
+impl Limits {
+    /// Those of a queue, if they are in memory with its permits, which have just been counted.
+    pub(super) fn of(queue: &QueueId, rows: &Rows) -> Option<Limits> {
+        let (row, permits) = (rows.queues.get(queue)?, rows.permits.get(queue)?);
+        Some(Limits {
+            row: row.clone(),
+            permits: permits.clone(),
+            counted: Instant::now(),
+        })
+    }
+
+    /// Up to when the rate is used up.
+    pub(super) fn spent_until(&self) -> Timestamp {
+        self.row.spent_until
+    }
 }
 
 /// What was decided over rows that are kept.
@@ -35,6 +79,8 @@ pub(super) struct Decided {
     pub(super) replies: Vec<Reply>,
     pub(super) changes: Changes,
     pub(super) hints: Vec<Hint>,
+    /// The queues on whose limits they rest, as they are from now on.
+    pub(super) queues: Vec<(QueueId, Limits)>,
     /// The runs that they are about.
     runs: FxHashSet<RunId>,
 }
@@ -62,6 +108,28 @@ impl Kept {
 
     pub(super) fn forget_all(&mut self) {
         self.runs.clear();
+        self.queues.clear();
+    }
+
+    /// What this transaction has written of queues, as far as their permits are counted. Not before
+    /// it is committed.
+    pub(super) fn keep_queues(&mut self, written: Vec<(QueueId, Option<Limits>)>, by: Xid) {
+        for (queue, limits) in written {
+            let others = self.others.get(&queue);
+            let others = others.is_some_and(|since| since.elapsed() < OTHERS);
+            match limits.filter(|_| !others) {
+                Some(limits) => drop(self.queues.insert(queue, (limits, by))),
+                None => drop(self.queues.remove(&queue)),
+            }
+        }
+    }
+
+    /// Somebody else may write them, too.
+    pub(super) fn leave_queues<'q>(&mut self, queues: impl Iterator<Item = &'q QueueId>) {
+        for queue in queues {
+            self.queues.remove(queue);
+            self.others.insert(queue.clone(), Instant::now());
+        }
     }
 
     /// The transaction that wrote a run that is kept.
@@ -69,16 +137,24 @@ impl Kept {
         self.runs.get(&run).expect("only what is kept is decided").1
     }
 
+    /// The transaction that wrote a queue that is kept.
+    pub(super) fn seen_queue(&self, queue: &QueueId) -> Xid {
+        let kept = self.queues.get(queue);
+        kept.expect("only what is kept is decided").1
+    }
+
     /// Has a worker of this process the run, as far as is known?
     pub(super) fn has(&self, run: RunId) -> bool {
         self.runs.contains_key(&run)
     }
 
-    /// May an operation well be one that is decided here? A start that asks for a permit is not.
+    /// May an operation well be one that is decided here? A start that asks for a permit is not,
+    /// unless the queue is kept.
     pub(super) fn is_likely(&self, op: &Op, lanes: &[Lane]) -> bool {
         if let Op::Start(start) = op
             && start.claimant.is_some()
             && start.has_limits(lanes)
+            && !self.has_queue_of(start)
         {
             return false;
         }
@@ -95,6 +171,12 @@ impl Kept {
         })
     }
 
+    fn has_queue_of(&self, start: &Start) -> bool {
+        let its =
+            |queue: &QueueId| queue.queue == start.workflow && queue.namespace == start.namespace;
+        self.queues.keys().any(its)
+    }
+
     /// Decides these operations in order, up to the first that needs more than what is kept: what
     /// comes behind it may depend on it.
     pub(super) fn decide(&self, ops: &[&Op], lanes: &[Lane], now: Timestamp) -> Decided {
@@ -107,7 +189,7 @@ impl Kept {
             let Some((run, is_new)) = own_run(op) else {
                 break;
             };
-            let here = self.load(&mut rows, run, is_new);
+            let here = self.load(&mut rows, run, is_new) && self.load_queue(&mut rows, op, now);
             if !here || !needs_only(op, run, &rows, &mut found) {
                 break;
             }
@@ -118,11 +200,53 @@ impl Kept {
             replies.push(reply);
         }
         let hints = rows.take_hints();
+        let mut changes = rows.take_changes();
+        // They are written with the others on which it rests.
+        changes.queues.clear();
+        let now_is = |(queue, (kept, _)): (&QueueId, &(Limits, Xid))| {
+            let counted = kept.counted;
+            let limits = Limits::of(queue, &rows)?;
+            Some((queue.clone(), Limits { counted, ..limits }))
+        };
         Decided {
             replies,
-            changes: rows.take_changes(),
+            changes,
             hints,
+            queues: self.queues.iter().filter_map(now_is).collect(),
             runs,
+        }
+    }
+
+    /// Loads the queue that an operation takes a permit of, or gives one back to, if it is kept.
+    /// Says whether the operation can be decided so: a start that finds no room may find it once
+    /// the permits are counted again.
+    fn load_queue(&self, rows: &mut Rows, op: &Op, now: Timestamp) -> bool {
+        if !rows.has_limits() {
+            return true;
+        }
+        let queue = match op {
+            Op::Start(start) => {
+                let queue = start.queue_with_limits(rows);
+                queue.filter(|_| start.takes_permit())
+            }
+            Op::Commit(round) if !matches!(round.then, Then::Continue) => {
+                let row = rows.run(round.run);
+                let held = row.filter(|row| row.flow == Flow::Permit);
+                held.and_then(|row| rows.limited(row.lane))
+            }
+            _ => None,
+        };
+        let Some(queue) = queue else { return true };
+        if let Some((limits, _)) = self.queues.get(&queue)
+            && limits.counted.elapsed() < RECOUNT
+            && !rows.queues.is_loaded(&queue)
+        {
+            rows.queues.load(queue.clone(), Some(limits.row.clone()));
+            rows.permits.insert(queue.clone(), limits.permits.clone());
+        }
+        match op {
+            Op::Start(start) => start.finds_room(&queue, rows, now),
+            _ => true,
         }
     }
 
@@ -184,11 +308,71 @@ fn is_plain(round: &Round) -> bool {
         && round.state.is_empty()
 }
 
-/// Does it need no other row than its own run's?
+/// Does it need no other row than its own run's, and its queue's if that is in memory?
 fn needs_only(op: &Op, run: RunId, rows: &Rows, found: &mut Vec<Need>) -> bool {
     found.clear();
     for stage in Stage::ALL {
         needs(op, rows, stage, found);
     }
-    found.iter().all(|need| *need == Need::Run(run))
+    found.iter().all(|need| match need {
+        Need::Queue(queue) | Need::Permits(queue) => rows.permits.contains_key(queue),
+        need => *need == Need::Run(run),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use roundel_core::{Claimant, Name, Payload};
+
+    use super::*;
+
+    const SPACE: Name = Name::constant("default");
+    const FLOW: Name = Name::constant("flow");
+
+    fn lane(version: u32) -> Lane {
+        Lane {
+            namespace: SPACE,
+            workflow: FLOW,
+            version,
+        }
+    }
+
+    /// How many of two starts are decided over a queue of four, whose permits were counted then.
+    fn decided(counted: Instant) -> usize {
+        let queue = QueueId {
+            namespace: SPACE,
+            queue: FLOW,
+        };
+        let row = QueueRow {
+            concurrency: Some(4),
+            ..QueueRow::default()
+        };
+        let limits = Limits {
+            row,
+            permits: Permits::from([(None, 1)]),
+            counted,
+        };
+        let mut kept = Kept::default();
+        kept.keep_queues(vec![(queue, Some(limits))], Xid(7));
+        let start = |number| {
+            let run = RunId(uuid::Uuid::from_u128(number));
+            let (worker, lease) = (WorkerId::from_bytes([1; 16]), Duration::from_secs(60));
+            Op::Start(Start {
+                claimant: Some(Claimant { worker, lease }),
+                ..Start::new(SPACE, run, FLOW, Payload::null())
+            })
+        };
+        let (one, two) = (start(1), start(2));
+        let lanes = [lane(1), lane(Lane::LIMITS)];
+        let decided = kept.decide(&[&one, &two], &lanes, Timestamp(1));
+        decided.replies.len()
+    }
+
+    #[test]
+    fn co_30_who_finds_no_room_or_what_was_counted_long_ago_is_counted_again() {
+        let now = Instant::now();
+        assert_eq!(decided(now), 1, "half is left to claims");
+        let long_ago = now.checked_sub(RECOUNT).expect("the machine is older");
+        assert_eq!(decided(long_ago), 0);
+    }
 }

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use roundel_core::{
-    Claimant, Flow, Lane, Limit, Name, Op, Payload, Policy, QueueId, Register, Reply, RunId,
-    Signal, Start, Target,
+    Claim, Claimant, Flow, Lane, Limit, Name, Op, Outcome, Payload, Policy, QueueId, Register,
+    Reply, RunId, RunState, Signal, Start, Target, Then,
 };
 use roundel_store::{Answered, Ask, Postgres, Request, Sink, Store, ask};
-use roundel_testpg::schema;
+use roundel_testpg::{Schema, schema};
 
 use crate::tools::{
     FLOW, LEASE, SPACE, WORKER, claimed, commit, dump, open, register, round, sql, start,
@@ -149,18 +149,108 @@ impl Sink for Answers {
     }
 }
 
+fn limit(store: &dyn Store, change: impl FnOnce(&mut Limit)) {
+    let mut limit = Limit::of(QueueId {
+        namespace: SPACE,
+        queue: FLOW,
+    });
+    change(&mut limit);
+    ask(store, Op::Limit(limit)).expect("a limit");
+}
+
+/// Starts a run that asks for a permit. Says whether it has been given one.
+fn takes(store: &dyn Store, number: u128) -> bool {
+    let run = claimed(store, number);
+    let dump = dump(store);
+    let mut rows = dump.runs.iter();
+    let row = rows.find(|row| row.id == run).expect("the run");
+    row.flow == Flow::Permit
+}
+
+/// Two processes with a queue of which the first has taken a permit, so that it keeps the row: two
+/// of four are left to claims.
+fn kept_queue(schema: &Schema) -> (Postgres, Postgres) {
+    let (one, two) = (open(schema), open(schema));
+    register(&one);
+    limit(&one, |limit| limit.concurrency = Some(Some(4)));
+    assert!(takes(&one, 1));
+    (one, two)
+}
+
+#[test]
+fn co_30_permits_that_another_process_gave_to_starts_are_seen() {
+    let Some(schema) = schema() else { return };
+    let (one, two) = kept_queue(&schema);
+    assert!(takes(&two, 2));
+    let before = one.metrics().retries;
+    assert!(!takes(&one, 3), "half is left to claims");
+    assert!(one.metrics().retries > before, "it was noticed");
+}
+
+#[test]
+fn co_30_permits_that_another_process_gave_to_claims_are_seen() {
+    let Some(schema) = schema() else { return };
+    let (one, two) = kept_queue(&schema);
+    ask(&two, Op::Start(start(2))).expect("a start");
+    let lanes = vec![register(&two)];
+    let (worker, lease, limit) = (WORKER, LEASE, 1);
+    let claim = Op::Claim(Claim {
+        worker,
+        lanes,
+        limit,
+        lease,
+    });
+    match ask(&two, claim) {
+        Ok(Reply::Claimed { runs, .. }) => assert_eq!(runs.len(), 1),
+        other => panic!("{other:?}"),
+    }
+    assert!(!takes(&one, 3), "half is left to claims");
+}
+
+#[test]
+fn co_30_limits_that_another_process_changed_hold_at_once() {
+    let Some(schema) = schema() else { return };
+    let (one, two) = kept_queue(&schema);
+    limit(&two, |limit| limit.paused = Some(true));
+    assert!(!takes(&one, 2));
+    limit(&two, |limit| limit.paused = Some(false));
+    assert!(takes(&one, 3));
+}
+
+#[test]
+fn co_30_permits_of_a_queue_that_is_kept_come_and_go_in_one_statement() {
+    let Some(schema) = schema() else { return };
+    let one = open(&schema);
+    register(&one);
+    limit(&one, |limit| limit.concurrency = Some(Some(4)));
+    for made in [
+        "CREATE TABLE noted (alone boolean)",
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         INSERT INTO noted SELECT current_query() LIKE '%spent AS%'; RETURN NEW; END $$",
+        "CREATE TRIGGER note BEFORE UPDATE ON roundel_queue FOR EACH ROW EXECUTE FUNCTION note()",
+    ] {
+        sql(&schema, made);
+    }
+    for number in 1..50 {
+        assert!(takes(&one, number), "the one before has given its back");
+        let run = RunId(uuid::Uuid::from_u128(number));
+        let mut end = round(run, 1);
+        end.then = Then::End(RunState::Completed, Outcome::Value(Payload::null()));
+        commit(&one, end).expect("its end");
+    }
+    assert_eq!(one.metrics().retries, 0);
+    // Now and then permits are counted again.
+    let alone = sql(&schema, "DELETE FROM noted WHERE alone");
+    assert!(alone > 60, "{alone} of 98");
+}
+
 #[test]
 fn co_30_starts_that_ask_for_permits_share_a_transaction() {
     const STARTS: usize = 200;
     let Some(schema) = schema() else { return };
     let one = open(&schema);
     kept(&one);
-    let mut limit = Limit::of(QueueId {
-        namespace: SPACE,
-        queue: FLOW,
-    });
-    limit.concurrency = Some(Some(10_000));
-    ask(&one, Op::Limit(limit)).expect("a limit");
+    limit(&one, |limit| limit.concurrency = Some(Some(10_000)));
     let (sender, answers) = mpsc::channel();
     let sink: Arc<dyn Sink> = Arc::new(Answers(Mutex::new(sender)));
     let (worker, lease) = (WORKER, LEASE);

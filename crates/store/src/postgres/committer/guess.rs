@@ -2,12 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use roundel_core::Op;
+use roundel_core::{Op, QueueId};
 use tokio::time::timeout;
 
 use super::Committer;
 use crate::postgres::batch::Came;
-use crate::postgres::kept::{Decided, worker_of};
+use crate::postgres::kept::{Decided, Limits, worker_of};
 use crate::postgres::link::Link;
 use crate::postgres::locks::Patience;
 use crate::postgres::trouble::Trouble;
@@ -64,6 +64,11 @@ impl Committer {
             results: replies.map(|reply| Some(Ok(reply))).collect(),
             hints: decided.hints,
             runs: decided.changes.runs,
+            queues: decided
+                .queues
+                .into_iter()
+                .map(|(queue, limits)| (queue, Some(limits)))
+                .collect(),
             lone,
             ..Came::default()
         };
@@ -81,6 +86,8 @@ impl Committer {
                 self.session.forget();
                 let written = came.runs.iter().map(|run| run.row().id);
                 written.for_each(|run| self.kept.forget(run));
+                self.kept
+                    .leave_queues(came.queues.iter().map(|(queue, _)| queue));
                 batch.iter_mut().for_each(|item| item.misses += 1);
                 batch.extend(rest);
                 (true, batch)
@@ -144,12 +151,17 @@ impl Committer {
         changes.runs.sort_by_key(|change| change.row().id);
         changes.journal.sort_by_key(|row| row.run);
         let lanes = self.session.known().0.len();
+        let spent = |(queue, limits): &(QueueId, Limits)| {
+            let seen = self.kept.seen_queue(queue);
+            (queue.clone(), limits.spent_until(), seen)
+        };
         let guess = Guess {
             seen: &|run| self.kept.seen(run),
             lanes: i32::try_from(lanes).unwrap_or(i32::MAX),
+            queues: decided.queues.iter().map(spent).collect(),
         };
         let note = (self.shared.incarnation, self.number);
-        let one = decided.replies.len() == 1;
+        let one = decided.replies.len() == 1 && decided.queues.is_empty();
         let lone = Lone::of(changes).filter(|_| one);
         let flight = self.shared.flight();
         let answered = self.runtime.block_on(async {

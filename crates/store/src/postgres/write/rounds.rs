@@ -4,22 +4,23 @@
 //! What was decided over rows that were not locked (`kept.rs`) is written only if they are still as
 //! they were: otherwise the statement divides by zero, and nothing has happened.
 
-use roundel_core::{Deadline, JournalRow, RunChange, RunId, RunRow, Timestamp};
+use roundel_core::{Deadline, JournalRow, QueueId, RunChange, RunId, RunRow, Timestamp};
 use sqlx::postgres::PgArguments;
 
 use super::encoded;
-use super::text::{ADVANCED, Own, PARTS, Shape, Which};
+use super::text::{ADVANCED, Checks, Own, PARTS, Shape, Which};
 use crate::cells::{Cells, cancel_number, due, number, told_numbers};
-use crate::postgres::link::{Link, add_columns};
+use crate::postgres::link::{Link, add_arrays, add_columns};
 use crate::postgres::search::lane_number;
 use crate::postgres::trouble::Trouble;
 use crate::postgres::values::{Id, Xid};
 
-/// What was decided without looking: over runs that these transactions wrote last, and so many
-/// lanes.
+/// What was decided without looking: over runs that these transactions wrote last, so many lanes,
+/// and queues, whose rates are used up to then, and which these transactions wrote last.
 pub(crate) struct Guess<'a> {
     pub(crate) seen: &'a (dyn Fn(RunId) -> Xid + Sync),
     pub(crate) lanes: i32,
+    pub(crate) queues: Vec<(QueueId, Timestamp, Xid)>,
 }
 
 /// Which transaction wrote it, and when.
@@ -100,10 +101,17 @@ pub(crate) async fn all(
     if let Some(guess) = guess {
         add(&mut values, guess.lanes)?;
     }
-    let which = Which {
-        shapes,
-        checks: guess.is_some(),
+    let queues = guess.map(|guess| guess.queues.as_slice());
+    if let Some(queues) = queues.filter(|queues| !queues.is_empty()) {
+        add_arrays!(&mut values; queues; (queue, spent, seen) =>
+            queue.namespace.as_str(), queue.queue.as_str(), spent.0, *seen);
+    }
+    let checks = match queues {
+        None => Checks::Nothing,
+        Some([]) => Checks::Runs,
+        Some(_) => Checks::Queues,
     };
+    let which = Which { shapes, checks };
     let written = match guess {
         Some(_) => link.guess(which.text(), values).await?,
         None => link.all(which.text(), values).await?,

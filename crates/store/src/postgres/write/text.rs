@@ -131,13 +131,22 @@ impl Own {
 pub(super) struct Which {
     /// Of the parts that there is something for.
     pub(super) shapes: [Option<Shape>; 5],
-    /// It checks what was seen before.
-    pub(super) checks: bool,
+    pub(super) checks: Checks,
+}
+
+/// Of what it checks that it is as it was seen before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checks {
+    /// All was locked.
+    Nothing,
+    Runs,
+    /// Runs, and queues, whose rows it also writes.
+    Queues,
 }
 
 impl Which {
     pub(super) fn text(self) -> &'static str {
-        static TEXTS: [OnceLock<String>; 2048] = [const { OnceLock::new() }; 2048];
+        static TEXTS: [OnceLock<String>; 3072] = [const { OnceLock::new() }; 3072];
         TEXTS[self.number()].get_or_init(|| made(self))
     }
 
@@ -145,7 +154,7 @@ impl Which {
     fn number(self) -> usize {
         let digit = |shape: &Option<Shape>| shape.map_or(0, |shape| 1 + shape as usize);
         let digits = self.shapes.iter().map(digit);
-        digits.fold(usize::from(self.checks), |sum, digit| sum * 4 + digit)
+        digits.fold(self.checks as usize, |sum, digit| sum * 4 + digit)
     }
 }
 
@@ -246,10 +255,11 @@ const NOTED_WHERE: &str = " WHERE committer.incarnation = new.incarnation RETURN
 
 fn made(which: Which) -> String {
     let Which { shapes, checks } = which;
+    let looks = checks != Checks::Nothing;
     let (mut next, mut parts, mut right) = (1, Vec::new(), Vec::new());
     for (at, part) in PARTS.iter().enumerate() {
         let Some(shape) = shapes[at] else { continue };
-        let seen = checks && [ADVANCED.name, MOVED.name].contains(&part.name);
+        let seen = looks && [ADVANCED.name, MOVED.name].contains(&part.name);
         let given = part.given(shape, seen, &mut next);
         if let Some((_, count)) = COUNTED.iter().find(|(part, _)| *part == at) {
             right.push(match shape {
@@ -259,8 +269,16 @@ fn made(which: Which) -> String {
         }
         parts.push(part.made(&given, seen));
     }
+    if checks == Checks::Queues {
+        // Theirs are the first rows to be locked, as they are everywhere.
+        right.insert(0, format!("{SPENT_COUNT} = cardinality(${})", next + 1));
+        let place = |at: usize, kind: &str| format!("${}::{kind}[]", next + 1 + at);
+        let kinds = ["text", "text", "bigint", "xid"].into_iter().enumerate();
+        let places: Vec<String> = kinds.map(|(at, kind)| place(at, kind)).collect();
+        parts.push([SPENT, &places.join(", "), SPENT_WHERE].concat());
+    }
     let mut text = ["WITH ", &parts.join(", "), " SELECT "].concat();
-    if checks {
+    if looks {
         right.push(format!("{LANES} = ${next}"));
         text.push_str("1 / (");
         text.push_str(&right.join(" AND "));
@@ -273,6 +291,14 @@ fn made(which: Which) -> String {
     text
 }
 
+/// Up to when the rates of queues are used up. A queue without a rate is written all the same: it
+/// has given permits.
+const SPENT: &str = "spent AS (UPDATE roundel_queue AS queue SET spent_until = new.spent_until \
+     FROM unnest(";
+const SPENT_WHERE: &str = ") AS new (namespace, queue, spent_until, seen) \
+     WHERE queue.namespace = new.namespace AND queue.queue = new.queue \
+     AND queue.xmin = new.seen RETURNING 1)";
+const SPENT_COUNT: &str = "(SELECT count(*) FROM spent)";
 /// How many lanes there are.
 const LANES: &str = "(SELECT coalesce(max(id), 0) FROM roundel_lane)";
 
@@ -294,14 +320,14 @@ pub(super) fn told_types() -> &'static [&'static str] {
 mod tests {
     use super::*;
 
-    fn moved(shape: Shape, checks: bool) -> &'static str {
+    fn moved(shape: Shape, checks: Checks) -> &'static str {
         let shapes = [None, None, Some(shape), None, None];
         Which { shapes, checks }.text()
     }
 
     #[test]
     fn what_all_rows_have_is_a_value() {
-        let text = moved(Shape::Alike, true);
+        let text = moved(Shape::Alike, Checks::Runs);
         assert!(text.starts_with(
             "WITH moved AS (UPDATE roundel_run AS run SET execution = $2::bigint, \
              epoch = new.epoch, "
@@ -314,10 +340,19 @@ mod tests {
 
     #[test]
     fn arrays_are_of_all_columns_and_a_row_alone_has_none() {
-        assert!(moved(Shape::Arrays, false).contains("SET execution = new.execution, "));
-        let alone = moved(Shape::Alone, true);
+        assert!(moved(Shape::Arrays, Checks::Nothing).contains("SET execution = new.execution, "));
+        let alone = moved(Shape::Alone, Checks::Runs);
         assert!(alone.contains(" FROM (VALUES ($1::uuid, $2::bigint, ") && !alone.contains("[]"));
         assert!(alone.contains("(SELECT count(*) FROM moved) = 1 AND"));
+    }
+
+    #[test]
+    fn queues_are_the_first_to_be_locked() {
+        let text = moved(Shape::Alone, Checks::Queues);
+        assert!(text.contains("spent AS (UPDATE roundel_queue AS queue SET spent_until"));
+        assert!(text.contains("unnest($36::text[], $37::text[], $38::bigint[], $39::xid[])"));
+        let first = "SELECT 1 / ((SELECT count(*) FROM spent) = cardinality($36) AND";
+        assert!(text.contains(first) && text.contains("FROM roundel_lane) = $35"));
     }
 
     #[test]
