@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use futures_util::FutureExt;
-use roundel_core::{Outcome, RunId, RunState, Sent, Target};
+use roundel_core::{Outcome, RunId, RunState, Sent, Started, Target};
 use roundel_store::{Answer, Query};
 use serde::de::DeserializeOwned;
 
@@ -29,6 +29,18 @@ impl<O> std::fmt::Debug for Handle<O> {
 }
 
 impl<O> Handle<O> {
+    /// To what was started, with a place among those who wait for its rest.
+    pub(super) fn of(client: Client, started: &Started, rest: Resting) -> Handle<O> {
+        Handle {
+            client,
+            run: started.run,
+            new: started.new,
+            sent: started.sent,
+            rest: started.new.then_some(rest),
+            value: PhantomData,
+        }
+    }
+
     /// Which run.
     #[must_use]
     pub fn id(&self) -> RunId {

@@ -24,6 +24,7 @@ mod send;
 mod sql;
 mod start;
 mod to;
+mod together;
 mod topics;
 mod trouble;
 mod troubles;
@@ -367,9 +368,10 @@ impl Client {
     /// where possible.
     pub async fn at_once(&self, ops: Vec<Op>) -> Vec<Result<Reply, Error>> {
         let asks = ops.into_iter().map(Ask::Op).collect();
-        let mut replies = Vec::new();
-        for receiver in self.inner.post.ask_all(asks) {
-            replies.push(self.inner.reply(receiver).await);
+        let asked = self.inner.ask_all(asks);
+        let mut replies = Vec::with_capacity(asked.len());
+        for coming in asked {
+            replies.push(self.inner.reply(coming).await);
         }
         replies
     }
@@ -408,20 +410,22 @@ impl Inner {
     }
 
     pub(crate) async fn op(&self, op: Op) -> Result<Reply, Error> {
-        let receiver = self
-            .post
-            .ask_all(vec![Ask::Op(op)])
-            .pop()
-            .expect("one answer");
-        self.reply(receiver).await
+        let coming = self.ask_all(vec![Ask::Op(op)]).pop();
+        self.reply(coming.expect("one answer")).await
     }
 
-    /// The reply, if it comes in time; with the runs that came with it taken over.
-    async fn reply(&self, receiver: oneshot::Receiver<Answered>) -> Result<Reply, Error> {
-        let mut coming = Coming {
+    /// Asks for these things, in this order.
+    fn ask_all(&self, asks: Vec<Ask>) -> Vec<Coming<'_>> {
+        let coming = |receiver| Coming {
             worker: self.worker.as_ref(),
             receiver: Some(receiver),
         };
+        let receivers = self.post.ask_all(asks);
+        receivers.into_iter().map(coming).collect()
+    }
+
+    /// The reply, if it comes in time; with the runs that came with it taken over.
+    async fn reply(&self, mut coming: Coming<'_>) -> Result<Reply, Error> {
         let receiver = coming.receiver.as_mut().expect("just put there");
         let answered = self.in_time(receiver).await?;
         coming.receiver = None;

@@ -222,16 +222,7 @@ impl<O: Send + 'static> IntoFuture for StartRun<O> {
             let (client, start) = (self.client, *self.start?);
             let rest = client.inner.rests.await_rest(start.run);
             let started = client.begin(start).await?;
-            let rest = started.new.then_some(rest);
-            let (run, new, sent) = (started.run, started.new, started.sent);
-            Ok(Handle {
-                client,
-                run,
-                new,
-                sent,
-                rest,
-                value: PhantomData,
-            })
+            Ok(Handle::of(client, &started, rest))
         })
     }
 }
@@ -269,7 +260,7 @@ impl Inner {
     }
 
     /// A place in this process, if the run can begin here at once.
-    fn local(&self, start: &Start) -> Option<(&Arc<Worker>, Lane, Arc<Port>)> {
+    pub(super) fn local(&self, start: &Start) -> Option<(&Arc<Worker>, Lane, Arc<Port>)> {
         let worker = self.worker.as_ref()?;
         let later = start.at.is_some() || start.priority != 0;
         let alike = start.dedupe.is_some();

@@ -12,6 +12,7 @@ mod kept;
 mod longer;
 mod many;
 mod queues;
+mod together;
 mod troubles;
 
 use std::sync::Arc;
