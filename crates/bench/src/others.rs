@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use roundel::{Cx, Engine, EngineBuilder, Result as RunResult, Workflow};
+use roundel::{Client, Cx, Engine, EngineBuilder, Result as RunResult, Workflow};
 use tokio::task::JoinSet;
-
-use crate::tasks::all_of;
 
 const EMPTY: Workflow<(), ()> = Workflow::named("bench-empty");
 pub(crate) const SLEEPY: Workflow<(), ()> = Workflow::named("bench-sleepy");
-/// Started at once.
-const AT_ONCE: u64 = 2000;
+/// Started in one call, and such calls at once.
+const PART: u64 = 250;
+const PARTS: usize = 8;
 /// The log is moved into the database a moment after the last commit.
 const SETTLE: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 2 });
 
@@ -46,32 +45,47 @@ impl Others {
         let begin = Instant::now();
         let mut there = 0;
         for (total, sleeps) in [(self.stored, false), (self.sleeping, true)] {
-            for first in (0..total).step_by(AT_ONCE as usize) {
+            let mut parts = JoinSet::new();
+            for first in (0..total).step_by(PART as usize) {
                 if begin.elapsed() > patience {
                     break;
                 }
                 if first % 100_000 == 0 {
                     progress(&format!("filling the file: {first} of {total}"));
                 }
-                let mut tasks = JoinSet::new();
-                let last = total.min(first + AT_ONCE);
-                for _ in first..last {
-                    let client = engine.client();
-                    tasks.spawn(async move {
-                        if sleeps {
-                            return client.start(SLEEPY, &()).await.map(drop);
-                        }
-                        client.start(EMPTY, &()).await?.result().await
-                    });
+                if parts.len() == PARTS {
+                    there += parts
+                        .join_next()
+                        .await
+                        .expect("a part")
+                        .expect("no panic")?;
                 }
-                all_of(tasks).await?;
-                there += last - first;
+                let many = PART.min(total - first);
+                parts.spawn(part(engine.client(), many, sleeps));
+            }
+            for ended in parts.join_all().await {
+                there += ended?;
             }
         }
         at_rest(engine).await;
         tokio::time::sleep(SETTLE).await;
         Ok(there)
     }
+}
+
+/// So many that sleep; or that have ended, and are known to.
+async fn part(client: Client, many: u64, sleeps: bool) -> Result<u64, roundel::Error> {
+    let starts = (0..many).map(|_| match sleeps {
+        true => client.start(SLEEPY, &()),
+        false => client.start(EMPTY, &()),
+    });
+    for run in client.start_all(starts).await {
+        let mut run = run?;
+        if !sleeps {
+            run.result().await?;
+        }
+    }
+    Ok(many)
 }
 
 /// Waits until the engine has nothing in hand.

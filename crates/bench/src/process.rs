@@ -1,6 +1,45 @@
 //! What this process uses, where the system says it.
 
-use std::time::Duration;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// Ticks of the kernel's clock in a second, as `/proc` counts them.
+const TICKS: f64 = 100.0;
+
+/// How busy the machine is while something is measured, whoever uses it: databases too.
+#[derive(Default)]
+pub(crate) struct Busy {
+    ticks: u64,
+    time: Duration,
+}
+
+impl Busy {
+    pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let (begin, before) = (Instant::now(), ticks());
+        let done = work.await;
+        self.ticks += ticks().saturating_sub(before);
+        self.time += begin.elapsed();
+        done
+    }
+
+    /// Processors in use, on average; none where the system does not say.
+    pub(crate) fn processors(&self) -> Option<f64> {
+        let busy = self.ticks as f64 / TICKS / self.time.as_secs_f64();
+        (self.ticks > 0 && busy.is_finite()).then_some(busy)
+    }
+}
+
+fn ticks() -> u64 {
+    busy_ticks(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// The first line is `cpu user nice system idle iowait irq softirq steal`, and more.
+fn busy_ticks(stat: &str) -> u64 {
+    let fields = stat.lines().next().unwrap_or_default().split_whitespace();
+    let numbers: Vec<u64> = fields.skip(1).map_while(|word| word.parse().ok()).collect();
+    let busy = [0, 1, 2, 5, 6].map(|at| numbers.get(at).copied().unwrap_or(0));
+    busy.iter().sum()
+}
 
 /// How many threads of others want a processor, on average over a tenth of a second. To be asked
 /// before anything is measured: a busy machine makes every sync wait for its turn.
@@ -47,6 +86,13 @@ pub(crate) fn processor_ms() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn busy_is_neither_idle_nor_waiting_nor_stolen() {
+        assert_eq!(busy_ticks("cpu  10 1 5 900 80 2 3 7 0 0\ncpu0 1"), 21);
+        assert_eq!(busy_ticks(""), 0);
+        assert_eq!(Busy::default().processors(), None);
+    }
 
     #[test]
     fn threads_that_run_are_counted_without_the_one_that_looks() {

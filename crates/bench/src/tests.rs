@@ -111,6 +111,7 @@ async fn w2_ends_every_job_it_sends() {
             workers: 1,
             jobs: 101,
             senders: 7,
+            send_many: 1,
             concurrency: 3,
             turns: 1,
             latency_runs: 2,
@@ -126,6 +127,31 @@ async fn w2_ends_every_job_it_sends() {
             "limited_ratio",
             "p50_us",
             "p99_us",
+        ];
+        place.check(&figures, &rates);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn w2_ends_every_job_that_is_sent_with_others() {
+    for place in places() {
+        let plan = w2::Plan {
+            target: place.target(),
+            workers: 1,
+            jobs: 101,
+            senders: 2,
+            send_many: 20,
+            concurrency: 3,
+            turns: 1,
+            latency_runs: 1,
+            limited: false,
+            many: Some(4),
+        };
+        let figures = w2::measure(&plan, &|_| {}).await.unwrap();
+        let rates = [
+            "jobs_per_second",
+            "sends_per_second",
+            "many_jobs_per_second",
         ];
         place.check(&figures, &rates);
     }

@@ -3,6 +3,7 @@
 //! full of other runs takes its turns with one that is empty. Several worker processes share the
 //! runs in flight: each starts its part.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use crate::ground::{Ground, Target};
 use crate::helper::{self, Helper};
 use crate::others::{self, Others};
 use crate::percentile::{Sorted, median};
-use crate::process::memory_mb;
+use crate::process::{Busy, memory_mb};
 use crate::tasks::all_of;
 use crate::{Error, Raw};
 
@@ -58,6 +59,12 @@ pub struct Figures {
     pub p50_us: f64,
     /// The 99th percentile.
     pub p99_us: f64,
+    /// Processors in use, by whomever, in throughput mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<f64>,
+    /// And in latency mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alone_processors: Option<f64>,
     /// The raw limit.
     #[serde(flatten)]
     pub raw: Raw,
@@ -126,7 +133,9 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     let mut beside = ground.beside().await?;
     let mut plain = Place::open(ground.engine("w1")).await?;
     progress("one run at a time");
-    let alone = latency(&plain.engine, plan.latency_runs, &mut beside).await?;
+    let mut alone_busy = Busy::default();
+    let turns = (&mut beside, &mut alone_busy);
+    let alone = latency(&plain.engine, plan.latency_runs, turns).await?;
     plain.helpers = helper::start(ground, plan.workers, ("w1", None))?;
     let mut full = None;
     let mut added_memory_mb = None;
@@ -149,10 +158,11 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
         place.slice(plan.in_flight).await?;
         place.rates.clear();
     }
+    let mut busy = Busy::default();
     for _ in 0..beside::slices(plan.time) {
         beside.rows().await?;
         for place in [Some(&mut plain), full.as_mut()].into_iter().flatten() {
-            place.slice(plan.in_flight).await?;
+            busy.during(place.slice(plan.in_flight)).await?;
         }
     }
     let empty_rate = plain.close().await;
@@ -168,6 +178,8 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
         effects_per_second,
         p50_us,
         p99_us: alone.percentile(99.0).unwrap_or(0.0),
+        processors: busy.processors(),
+        alone_processors: alone_busy.processors(),
         raw: beside.raw(Some(p50_us)),
         ratio: effects_per_second / beside.rows_per_second(),
         stored: plan.stored,
@@ -245,11 +257,7 @@ impl Place {
 
     /// So many runs, one at a time, in microseconds.
     pub(crate) async fn alone(&self, runs: usize) -> Result<Vec<f64>, Error> {
-        let mut times = Vec::with_capacity(runs);
-        for number in 0..runs {
-            times.push(one(&self.engine, number as u64).await?);
-        }
-        Ok(times)
+        some(&self.engine, 0..runs).await
     }
 
     /// Shuts the engine down; the median of its slices.
@@ -280,14 +288,27 @@ async fn one(engine: &Engine, number: u64) -> Result<f64, Error> {
 }
 
 /// One run at a time, in turn with the raw limit; the first turn only warms up.
-async fn latency(engine: &Engine, runs: usize, beside: &mut Beside) -> Result<Sorted, Error> {
+async fn latency(
+    engine: &Engine,
+    runs: usize,
+    (beside, busy): (&mut Beside, &mut Busy),
+) -> Result<Sorted, Error> {
     let mut times = Vec::with_capacity(runs);
-    for number in 0..runs + TURN {
-        beside.syncs_in_turn(number).await?;
-        let took = one(engine, number as u64).await?;
-        if number >= TURN {
-            times.push(took);
+    for first in (0..runs + TURN).step_by(TURN) {
+        beside.syncs(TURN).await?;
+        let turn = first..(runs + TURN).min(first + TURN);
+        let took = busy.during(some(engine, turn)).await?;
+        if first > 0 {
+            times.extend(took);
         }
     }
     Ok(Sorted::new(times))
+}
+
+async fn some(engine: &Engine, numbers: Range<usize>) -> Result<Vec<f64>, Error> {
+    let mut times = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        times.push(one(engine, number as u64).await?);
+    }
+    Ok(times)
 }

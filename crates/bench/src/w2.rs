@@ -2,11 +2,11 @@
 //! answered when it is durable, while the engine works on a few at a time. Counted from the first
 //! send until the last job has ended. One job alone gives the latency. If asked for, queues with
 //! limits that are never reached take turns with those without; and so do queues whose handler
-//! takes many jobs in one call.
+//! takes many jobs in one call. Senders can also send many in one call.
 
 use std::time::{Duration, Instant};
 
-use roundel::{Attempt, Command, Engine, EngineBuilder, Failure};
+use roundel::{Attempt, Client, Command, Engine, EngineBuilder, Failure};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -14,6 +14,7 @@ use crate::beside::{Beside, TURN};
 use crate::ground::{Ground, Target};
 use crate::helper::{self, Helper};
 use crate::percentile::{Sorted, median};
+use crate::process::Busy;
 use crate::tasks::all_of;
 use crate::{Error, Raw};
 
@@ -34,6 +35,8 @@ pub struct Plan {
     pub jobs: usize,
     /// Senders at once.
     pub senders: usize,
+    /// Jobs that a sender sends in one call.
+    pub send_many: usize,
     /// Jobs worked on at once, by each process.
     pub concurrency: usize,
     /// Queues, one after the other, in turn with the raw limit.
@@ -58,6 +61,8 @@ pub struct Figures {
     pub jobs: usize,
     /// Senders at once.
     pub senders: usize,
+    /// Jobs that a sender sends in one call.
+    pub send_many: usize,
     /// Jobs worked on at once, by each process.
     pub concurrency: usize,
     /// From the first send until the last job has ended.
@@ -68,6 +73,9 @@ pub struct Figures {
     pub p50_us: f64,
     /// The 99th percentile.
     pub p99_us: f64,
+    /// Processors in use meanwhile, by whomever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<f64>,
     /// The raw limit.
     #[serde(flatten)]
     pub raw: Raw,
@@ -82,6 +90,9 @@ pub struct Figures {
     /// From the first send until the last job has ended, where a handler takes many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub many_jobs_per_second: Option<f64>,
+    /// Processors in use meanwhile, by whomever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub many_processors: Option<f64>,
     /// The same by the raw limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub many_ratio: Option<f64>,
@@ -140,6 +151,7 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     progress("queues of jobs");
     let (mut ended, mut sent) = (Vec::new(), Vec::new());
     let (mut limited, mut ratios, mut by_many) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut busy, mut busy_by_many) = (Busy::default(), Busy::default());
     let mut many = many(ground, plan).await?;
     workers.queue(plan, JOB).await?;
     if plan.limited {
@@ -148,7 +160,7 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     }
     for _ in 0..plan.turns {
         beside.rows().await?;
-        let queue = workers.queue(plan, JOB).await?;
+        let queue = busy.during(workers.queue(plan, JOB)).await?;
         let per_second = |time: Duration| plan.jobs as f64 / time.as_secs_f64();
         sent.push(per_second(queue.sent));
         ended.push(per_second(queue.ended));
@@ -158,7 +170,8 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
             ratios.push(per_second(under_limits) / per_second(queue.ended));
         }
         if let Some(many) = &mut many {
-            by_many.push(per_second(many.queue(plan, MANY).await?.ended));
+            let queue = busy_by_many.during(many.queue(plan, MANY)).await?;
+            by_many.push(per_second(queue.ended));
         }
     }
     workers.engine.shutdown().await;
@@ -171,16 +184,19 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
         workers: plan.workers.max(1),
         jobs: plan.jobs,
         senders: plan.senders,
+        send_many: plan.send_many,
         concurrency: plan.concurrency,
         jobs_per_second: median(&ended),
         sends_per_second: median(&sent),
         p50_us,
         p99_us: alone.percentile(99.0).unwrap_or(0.0),
+        processors: busy.processors(),
         raw: beside.raw(Some(p50_us)),
         ratio: median(&ended) / beside.rows_per_second(),
         limited_jobs_per_second: plan.limited.then(|| median(&limited)),
         limited_ratio: plan.limited.then(|| median(&ratios)),
         many_jobs_per_second: plan.many.map(|_| median(&by_many)),
+        many_processors: busy_by_many.processors(),
         many_ratio: plan
             .many
             .map(|_| median(&by_many) / beside.rows_per_second()),
@@ -213,13 +229,8 @@ impl Workers {
         let mut senders = JoinSet::new();
         for first in 0..plan.senders {
             let client = self.engine.client();
-            let mine = (first..plan.jobs).step_by(plan.senders);
-            senders.spawn(async move {
-                for _ in mine {
-                    client.send(job, &payload()).await?;
-                }
-                Ok::<(), roundel::Error>(())
-            });
+            let mine = (first..plan.jobs).step_by(plan.senders).len();
+            senders.spawn(send(client, job, (mine, plan.send_many)));
         }
         all_of(senders).await?;
         let sent = begin.elapsed();
@@ -229,6 +240,27 @@ impl Workers {
         let ended = begin.elapsed();
         Ok(Queue { sent, ended })
     }
+}
+
+/// Sends so many, so many of them in one call.
+async fn send(
+    client: Client,
+    job: Command<String, u64>,
+    (mut jobs, many): (usize, usize),
+) -> Result<(), roundel::Error> {
+    while jobs > 0 {
+        if many <= 1 {
+            client.send(job, &payload()).await?;
+            jobs -= 1;
+            continue;
+        }
+        let part = (0..jobs.min(many)).map(|_| client.send(job, &payload()));
+        for sent in client.start_all(part).await {
+            sent?;
+            jobs -= 1;
+        }
+    }
+    Ok(())
 }
 
 /// One job at a time, in turn with the raw limit; the first turn only warms up.

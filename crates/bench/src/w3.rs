@@ -14,6 +14,7 @@ use crate::beside::{self, WARM_UP};
 use crate::ground::{Ground, Target};
 use crate::helper::{self, Helper};
 use crate::percentile::{Sorted, median};
+use crate::process::Busy;
 use crate::tasks::all_of;
 use crate::{Error, Raw};
 
@@ -52,6 +53,9 @@ pub struct Figures {
     pub p50_ms: f64,
     /// The slowest.
     pub max_ms: f64,
+    /// Processors in use meanwhile, by whomever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alone_processors: Option<f64>,
     /// Parents at once in throughput mode.
     pub in_flight: usize,
     /// Children that ended per second, in throughput mode.
@@ -141,10 +145,10 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     family.helpers = helper::start(ground, plan.workers, ("w3", None))?;
     progress("one parent at a time");
     family.one(plan.children).await?;
-    let mut alone = Vec::new();
+    let (mut alone, mut busy) = (Vec::new(), Busy::default());
     for _ in 0..plan.parents {
         beside.syncs(SYNCS).await?;
-        alone.push(family.one(plan.children).await?);
+        alone.push(busy.during(family.one(plan.children)).await?);
     }
     progress("parents in flight");
     let mut rates = Vec::new();
@@ -162,6 +166,7 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
         children: plan.children,
         p50_ms,
         max_ms: alone.percentile(100.0).unwrap_or(0.0),
+        alone_processors: busy.processors(),
         in_flight: plan.in_flight,
         children_per_second: median(&rates),
         raw: beside.raw(Some(p50_ms * 1e3)),

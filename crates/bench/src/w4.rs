@@ -12,6 +12,7 @@ use crate::ground::{Ground, Target};
 use crate::helper;
 use crate::others::at_rest;
 use crate::percentile::{Sorted, median};
+use crate::process::Busy;
 use crate::tasks::all_of;
 use crate::{Error, Raw};
 
@@ -44,6 +45,9 @@ pub struct Figures {
     pub p50_us: f64,
     /// The 99th percentile.
     pub p99_us: f64,
+    /// Processors in use meanwhile, by whomever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alone_processors: Option<f64>,
     /// Runs that wait at once in throughput mode.
     pub in_flight: usize,
     /// Runs that got their signal and ended, per second.
@@ -77,10 +81,10 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
     let engine = register(ground.engine("w4")).start().await?;
     let _helpers = helper::start(ground, plan.workers, ("w4", None))?;
     progress("one signal at a time");
-    let mut times = Vec::new();
+    let (mut times, mut busy) = (Vec::new(), Busy::default());
     for number in 0..plan.latency_runs + TURN {
         beside.syncs_in_turn(number).await?;
-        let time = one(&engine).await?;
+        let time = busy.during(one(&engine)).await?;
         // The first turn only warms up.
         if number >= TURN {
             times.push(time);
@@ -101,6 +105,7 @@ async fn on(ground: &Ground, plan: &Plan, progress: &dyn Fn(&str)) -> Result<Fig
         workers: plan.workers.max(1),
         p50_us,
         p99_us: times.percentile(99.0).unwrap_or(0.0),
+        alone_processors: busy.processors(),
         in_flight: plan.in_flight,
         signals_per_second: median(&rates),
         raw: beside.raw(Some(p50_us)),

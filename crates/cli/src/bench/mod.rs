@@ -102,6 +102,9 @@ pub(crate) struct W2 {
     /// Senders at once; each waits until its send is durable.
     #[arg(long, default_value_t = 100)]
     senders: usize,
+    /// Jobs that a sender sends in one call; the next when all of them are durable.
+    #[arg(long, default_value_t = 1, value_name = "JOBS")]
+    send_many: usize,
     /// Jobs worked on at once, by each process.
     #[arg(long, default_value_t = 50)]
     concurrency: usize,
@@ -354,6 +357,7 @@ async fn run_w2(args: W2, server: Option<&str>) -> Done {
         workers: args.workers.max(1),
         jobs: args.jobs.max(1),
         senders: args.senders.max(1),
+        send_many: args.send_many.max(1),
         concurrency: args.concurrency.max(1),
         turns: args.turns.max(1),
         latency_runs: args.latency_runs.max(1),

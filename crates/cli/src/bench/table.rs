@@ -96,8 +96,12 @@ pub(super) fn w1(figures: &w1::Figures) -> Table {
 }
 
 pub(super) fn w2(figures: &w2::Figures) -> Table {
+    let sent = match figures.send_many {
+        1 => String::new(),
+        many => format!(", {many} sent in a call"),
+    };
     Table::of(format!(
-        "W2, queues of {} jobs, {} senders, {} worked on at once{}",
+        "W2, queues of {} jobs, {} senders{sent}, {} worked on at once{}",
         figures.jobs,
         figures.senders,
         figures.concurrency,
