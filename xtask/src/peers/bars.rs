@@ -45,6 +45,7 @@ pub(super) fn bars(results: &Results) -> Vec<Bar> {
     let faster = |workload, peer| ratio(results, workload, peer, SQLITE);
     let (engine, engines) = best(results, Workload::Sequence, |peer| peer.executes);
     let (queue, queues) = best(results, Workload::Queue, |_| true);
+    let (bulk, bulks) = best(results, Workload::Bulk, |_| true);
     vec![
         bar(
             "W1, many at once, on SQLite: times Restate's rate",
@@ -80,6 +81,11 @@ pub(super) fn bars(results: &Results) -> Vec<Bar> {
             &format!("W2, one by one, on PostgreSQL: times the best there, {queue}"),
             1.0,
             queues,
+        ),
+        bar(
+            &format!("W2, sent in bulk, on PostgreSQL: times the best there, {bulk}"),
+            1.0,
+            bulks,
         ),
         bar(
             "W2, in batches, on PostgreSQL: times PGMQ's rate",

@@ -11,9 +11,11 @@ pub(super) enum Workload {
     Sequence,
     /// Runs of five steps, one at a time.
     Alone,
-    /// A queue of small jobs, handled one by one.
+    /// A queue of small jobs, sent and handled one by one.
     Queue,
-    /// The same, handled many in a call.
+    /// The same, sent many in a call.
+    Bulk,
+    /// The same, sent and handled many in a call.
     Batches,
     /// A parent that waits for a hundred children.
     FanOut,
@@ -25,6 +27,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
     Workload::Sequence,
     Workload::Alone,
     Workload::Queue,
+    Workload::Bulk,
     Workload::Batches,
     Workload::FanOut,
     Workload::Signal,
@@ -37,6 +40,7 @@ impl Workload {
             Workload::Sequence => "W1, many at once",
             Workload::Alone => "W1, one at a time",
             Workload::Queue => "W2, one by one",
+            Workload::Bulk => "W2, sent in bulk",
             Workload::Batches => "W2, in batches",
             Workload::FanOut => "W3",
             Workload::Signal => "W4",
@@ -93,6 +97,15 @@ pub(super) struct Run {
     /// Units of work, for programs that take a number.
     pub(super) units: Option<u32>,
     pub(super) environment: &'static [(&'static str, &'static str)],
+    /// How its jobs are sent and handled, or what else is to be known.
+    pub(super) how: &'static str,
+}
+
+impl Run {
+    const fn how(mut self, how: &'static str) -> Run {
+        self.how = how;
+        self
+    }
 }
 
 const fn run(
@@ -106,6 +119,7 @@ const fn run(
         arguments,
         units: Some(units),
         environment,
+        how: "",
     }
 }
 
@@ -116,14 +130,32 @@ const fn own(workload: Workload, arguments: &'static [&'static str]) -> Run {
         arguments,
         units: None,
         environment: &[],
+        how: "",
     }
 }
 
 const OWN: &[Run] = &[
     own(Workload::Sequence, &["w1"]),
     own(Workload::Alone, &["w1"]),
-    own(Workload::Queue, &["w2"]),
-    own(Workload::Batches, &["w2", "--many", "100"]),
+    own(Workload::Queue, &["w2"]).how("by 100 at once; 50 at once"),
+    own(
+        Workload::Bulk,
+        &["w2", "--senders", "8", "--send-many", "100"],
+    )
+    .how("100 in a call, by 8 at once; 50 at once"),
+    own(
+        Workload::Batches,
+        &[
+            "w2",
+            "--senders",
+            "8",
+            "--send-many",
+            "100",
+            "--many",
+            "100",
+        ],
+    )
+    .how("100 in a call, by 8 at once; up to 100 in a call"),
     own(Workload::FanOut, &["w3"]),
     own(Workload::Signal, &["w4"]),
 ];
@@ -133,6 +165,8 @@ const FIVE_MS: &[(&str, &str)] = &[("POLL_MS", "5")];
 const EIGHT: &[(&str, &str)] = &[("CONC", "8")];
 const FIFTY: &[(&str, &str)] = &[("CONC", "50")];
 const ABSURD: &[(&str, &str)] = &[("CONC", "50"), ("POLL", "0.005")];
+const BY_100: &[(&str, &str)] = &[("BATCH", "100")];
+const TEN: &[(&str, &str)] = &[("WORKERS", "10")];
 const NODELAY: &[(&str, &str)] = &[("NODELAY", "1")];
 const DBOS_QUEUE: &[(&str, &str)] = &[("POLL", "50")];
 const DBOS_PY_QUEUE: &[(&str, &str)] = &[("POLL", "0.05")];
@@ -166,7 +200,8 @@ pub(super) const PEERS: &[Peer] = &[
         runs: &[
             run(Workload::Sequence, &["w1thr"], 15_000, NODELAY),
             run(Workload::Alone, &["w1lat"], 200, NODELAY),
-            run(Workload::Queue, &["w2"], 20_000, NODELAY),
+            run(Workload::Queue, &["w2"], 20_000, NODELAY)
+                .how("by 200 at once; as many as its server calls"),
             run(Workload::FanOut, &["w3"], 20, NODELAY),
             run(Workload::Signal, &["w4"], 200, NODELAY),
         ],
@@ -186,7 +221,7 @@ pub(super) const PEERS: &[Peer] = &[
                 &[("CONC", "2")],
             ),
             run(Workload::Alone, &["sqlite", "w1lat"], 100, FIVE_MS),
-            run(Workload::Queue, &["sqlite", "w2"], 1_000, FIFTY),
+            run(Workload::Queue, &["sqlite", "w2"], 1_000, FIFTY).how("by all at once; 50 at once"),
             run(Workload::FanOut, &["sqlite", "w3"], 5, EIGHT),
             run(Workload::Signal, &["sqlite", "w4"], 100, FIVE_MS),
         ],
@@ -201,7 +236,7 @@ pub(super) const PEERS: &[Peer] = &[
         runs: &[
             run(Workload::Sequence, &["pgopt", "w1thr"], 500, EIGHT),
             run(Workload::Alone, &["pgopt", "w1lat"], 200, &[]),
-            run(Workload::Queue, &["pgopt", "w2"], 1_000, FIFTY),
+            run(Workload::Queue, &["pgopt", "w2"], 1_000, FIFTY).how("by all at once; 50 at once"),
             run(Workload::FanOut, &["pgopt", "w3"], 5, EIGHT),
             run(Workload::Signal, &["pgopt", "w4"], 200, &[]),
         ],
@@ -216,7 +251,8 @@ pub(super) const PEERS: &[Peer] = &[
         runs: &[
             run(Workload::Sequence, &["sqlite", "w1thr"], 500, &[]),
             run(Workload::Alone, &["sqlite", "w1lat"], 100, &[]),
-            run(Workload::Queue, &["sqlite", "w2"], 1_000, DBOS_PY_QUEUE),
+            run(Workload::Queue, &["sqlite", "w2"], 1_000, DBOS_PY_QUEUE)
+                .how("by 8 at once; 50 at once"),
             run(Workload::FanOut, &["sqlite", "w3"], 5, &[]),
             run(Workload::Signal, &["sqlite", "w4"], 10, &[]),
         ],
@@ -231,7 +267,8 @@ pub(super) const PEERS: &[Peer] = &[
         runs: &[
             run(Workload::Sequence, &["pg", "w1thr"], 500, &[]),
             run(Workload::Alone, &["pg", "w1lat"], 100, &[]),
-            run(Workload::Queue, &["pg", "w2"], 1_000, DBOS_PY_QUEUE),
+            run(Workload::Queue, &["pg", "w2"], 1_000, DBOS_PY_QUEUE)
+                .how("by 8 at once; 50 at once"),
             run(Workload::FanOut, &["pg", "w3"], 5, &[]),
             run(Workload::Signal, &["pg", "w4"], 100, &[]),
         ],
@@ -246,7 +283,7 @@ pub(super) const PEERS: &[Peer] = &[
         runs: &[
             run(Workload::Sequence, &["w1thr"], 3_000, &[]),
             run(Workload::Alone, &["w1lat"], 200, &[]),
-            run(Workload::Queue, &["w2"], 5_000, DBOS_QUEUE),
+            run(Workload::Queue, &["w2"], 5_000, DBOS_QUEUE).how("by 50 at once; 50 at once"),
             run(Workload::FanOut, &["w3"], 10, &[]),
             run(Workload::Signal, &["w4"], 100, &[]),
         ],
@@ -261,7 +298,7 @@ pub(super) const PEERS: &[Peer] = &[
         runs: &[
             run(Workload::Sequence, &["w1thr"], 2_000, ABSURD),
             run(Workload::Alone, &["w1lat"], 100, ABSURD),
-            run(Workload::Queue, &["w2"], 4_000, ABSURD),
+            run(Workload::Queue, &["w2"], 4_000, ABSURD).how("by 100 at once; 50 at once"),
             run(Workload::FanOut, &["w3"], 10, ABSURD),
             run(Workload::Signal, &["w4"], 100, ABSURD),
         ],
@@ -274,8 +311,10 @@ pub(super) const PEERS: &[Peer] = &[
         program: Program::Cargo("rust-queues", "bench-rust-queues"),
         executes: false,
         runs: &[
-            run(Workload::Queue, &["pgmq1"], 20_000, &[]),
-            run(Workload::Batches, &["pgmq100"], 100_000, &[]),
+            run(Workload::Bulk, &["pgmq1"], 5_000, &[])
+                .how("100 in a call, by one, before all else; 50 at once"),
+            run(Workload::Batches, &["pgmq100"], 20_000, &[])
+                .how("100 in a call, by one, before all else; 100 in a call, by 4"),
         ],
     },
     Peer {
@@ -285,12 +324,8 @@ pub(super) const PEERS: &[Peer] = &[
         durability: SYNC_ON,
         program: Program::Cargo("rust-queues", "bench-rust-queues"),
         executes: false,
-        runs: &[run(
-            Workload::Queue,
-            &["apalis-pg"],
-            20_000,
-            &[("BATCH", "100")],
-        )],
+        runs: &[run(Workload::Bulk, &["apalis-pg"], 20_000, BY_100)
+            .how("as its stream of pushes does, before all else; 50 at once")],
     },
     Peer {
         name: "graphile-worker",
@@ -299,7 +334,8 @@ pub(super) const PEERS: &[Peer] = &[
         durability: SYNC_ON,
         program: Program::Node("node-queues/bench.mjs"),
         executes: false,
-        runs: &[run(Workload::Queue, &["graphile-tuned"], 20_000, &[])],
+        runs: &[run(Workload::Queue, &["graphile-tuned"], 20_000, &[])
+            .how("by 50 at once, before all else; 50 at once, ended in groups")],
     },
     Peer {
         name: "pg-boss",
@@ -308,12 +344,8 @@ pub(super) const PEERS: &[Peer] = &[
         durability: SYNC_ON,
         program: Program::Node("node-queues/bench.mjs"),
         executes: false,
-        runs: &[run(
-            Workload::Queue,
-            &["pgboss"],
-            20_000,
-            &[("WORKERS", "10")],
-        )],
+        runs: &[run(Workload::Batches, &["pgboss"], 20_000, TEN)
+            .how("1,000 in a call, by one, before all else; 50 in a call, by 10")],
     },
     Peer {
         name: "procrastinate",
@@ -322,7 +354,8 @@ pub(super) const PEERS: &[Peer] = &[
         durability: SYNC_ON,
         program: Program::Python("procrastinate/bench.py"),
         executes: false,
-        runs: &[run(Workload::Queue, &[], 2_000, &[])],
+        runs: &[run(Workload::Bulk, &[], 2_000, &[])
+            .how("1,000 in a call, by one, before all else; 50 at once")],
     },
 ];
 

@@ -2,29 +2,43 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Ticks of the kernel's clock in a second, as `/proc` counts them.
 const TICKS: f64 = 100.0;
 
-/// How busy the machine is from a moment on.
-pub(super) struct Busy {
-    begun: Instant,
-    ticks: u64,
-}
+/// How busy the machine was, looked at again and again.
+#[derive(Default)]
+pub(super) struct Looks(Vec<(Instant, u64)>);
 
-impl Busy {
-    pub(super) fn begin() -> Busy {
-        Busy {
-            begun: Instant::now(),
-            ticks: ticks(),
-        }
+impl Looks {
+    pub(super) fn look(&mut self) {
+        self.note(Instant::now(), ticks());
     }
 
-    /// Processors in use since then, on average; whoever used them.
-    pub(super) fn end(&self) -> f64 {
-        let ticks = ticks().saturating_sub(self.ticks);
-        ticks as f64 / TICKS / self.begun.elapsed().as_secs_f64()
+    pub(super) fn note(&mut self, at: Instant, ticks: u64) {
+        self.0.push((at, ticks));
+    }
+
+    /// Processors in use, by whomever, on average over so long before a moment.
+    pub(super) fn before(&self, end: Instant, time: Duration) -> Option<f64> {
+        let first = self.0.first()?.0;
+        let begin = end.checked_sub(time).unwrap_or(first).max(first);
+        let ticks = self.at(end)? - self.at(begin)?;
+        let seconds = end.checked_duration_since(begin)?.as_secs_f64();
+        (seconds > 0.0).then(|| ticks / TICKS / seconds)
+    }
+
+    /// Ticks at a moment, as if they came evenly between two looks.
+    fn at(&self, moment: Instant) -> Option<f64> {
+        let after = self.0.iter().position(|(at, _)| *at >= moment);
+        let (before, after) = match after {
+            None => return Some(self.0.last()?.1 as f64),
+            Some(0) => return Some(self.0.first()?.1 as f64),
+            Some(after) => (self.0[after - 1], self.0[after]),
+        };
+        let part = (moment - before.0).as_secs_f64() / (after.0 - before.0).as_secs_f64();
+        Some(before.1 as f64 + part * (after.1 - before.1) as f64)
     }
 }
 

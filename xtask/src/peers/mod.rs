@@ -20,10 +20,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catalogue::{PEERS, Peer, Place, Run, Workload};
-use machine::Busy;
 use options::Options;
 use prepare::Ground;
 use read::{Figure, Limit};
@@ -65,6 +64,19 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool, String> {
     Ok(bars::measured(&results))
 }
 
+/// The machine, the date, and what was built with, a line each; the server is this program.
+pub(crate) fn described(server: &Path) -> Vec<String> {
+    vec![
+        format!("Machine: {}.", machine::describe()),
+        format!("Date: {}.", machine::said("date", &["-u", "+%Y-%m-%d"])),
+        format!(
+            "Built with {}; {}.",
+            machine::said("rustc", &["--version"]),
+            machine::said(&server.to_string_lossy(), &["--version"])
+        ),
+    ]
+}
+
 /// One turn of one peer.
 fn measure(peer: &'static Peer, ground: &Ground, options: &Options, results: &mut Results) {
     let ready = match ground.ready(peer) {
@@ -77,9 +89,11 @@ fn measure(peer: &'static Peer, ground: &Ground, options: &Options, results: &mu
     };
     for run in peer.runs {
         let key = (peer.name, run.workload);
+        let begun = Instant::now();
         match figure(peer, run, &ready, options) {
             Ok((figure, limit)) => {
-                println!("      {}: {figure}", run.workload.name());
+                let (name, took) = (run.workload.name(), begun.elapsed().as_secs_f64());
+                println!("      {name}: {figure} ({took:.1} s)");
                 results.figures.entry(key).or_default().push(figure);
                 results.limits.entry(peer.place).or_default().extend(limit);
             }
@@ -91,7 +105,7 @@ fn measure(peer: &'static Peer, ground: &Ground, options: &Options, results: &mu
     }
 }
 
-/// What one program says, and how busy the machine was while it ran.
+/// What one program says, and how busy the machine was meanwhile, if it does not say that itself.
 fn figure(
     peer: &Peer,
     run: &Run,
@@ -99,10 +113,10 @@ fn figure(
     options: &Options,
 ) -> Result<(Figure, Option<Limit>), String> {
     let command = ready.command(peer, run, options);
-    let busy = Busy::begin();
-    let said = program::output(command, PATIENCE)?;
-    let cpu = busy.end();
-    let (mut figure, limit) = read::read(run.workload, &said)?;
-    figure.cpu = cpu;
+    let output = program::output(command, PATIENCE)?;
+    let (mut figure, limit) = read::read(run.workload, &output.text)?;
+    if let (None, Some(at), Some(took)) = (figure.cpu, output.figures_at, figure.took) {
+        figure.cpu = output.looks.before(at, Duration::from_secs_f64(took));
+    }
     Ok((figure, limit))
 }

@@ -213,18 +213,12 @@ impl Ground {
 
     /// What was measured on, a line each.
     pub(super) fn machine(&self) -> Vec<String> {
-        let server = self.binaries.program("postgres");
-        let server = machine::said(&server.to_string_lossy(), &["--version"]);
-        let mut lines = vec![
-            format!("Machine: {}.", machine::describe()),
-            format!("Date: {}.", machine::said("date", &["-u", "+%Y-%m-%d"])),
-            format!(
-                "Built with {}; {server}; Node {}; {}.",
-                machine::said("rustc", &["--version"]),
-                machine::said("node", &["--version"]),
-                machine::said("python3", &["--version"])
-            ),
-        ];
+        let mut lines = super::described(&self.binaries.program("postgres"));
+        lines.push(format!(
+            "Run by Node {}; {}.",
+            machine::said("node", &["--version"]),
+            machine::said("python3", &["--version"])
+        ));
         let versions = PEERS.iter().map(|peer| match self.version(peer) {
             Some(version) => format!("{} {version}", peer.name),
             None => format!("{} (version unknown)", peer.name),
@@ -293,6 +287,8 @@ impl Ready<'_> {
         };
         command.current_dir(folder);
         command.env("RUST_LOG", "off").env("RUST_BACKTRACE", "0");
+        // A line of figures is to come when it is said.
+        command.env("PYTHONUNBUFFERED", "1");
         ground.name_server(&mut command);
         command.envs(run.environment.iter().copied());
         if let Some(restate) = &self.restate {
@@ -315,7 +311,7 @@ impl Ready<'_> {
     }
 }
 
-fn binaries_of_server() -> Result<Binaries, String> {
+pub(crate) fn binaries_of_server() -> Result<Binaries, String> {
     let found = Binaries::find().or_else(|_| install());
     found.map_err(|why| why.to_string())
 }

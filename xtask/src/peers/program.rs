@@ -1,13 +1,28 @@
 //! A program that is run for what it prints, and for no longer than it may.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a program wrote to both of its outputs.
-pub(super) fn output(mut command: Command, patience: Duration) -> Result<String, String> {
+use super::machine::Looks;
+use super::read::has_figures;
+
+/// What came, and when the last line of figures did.
+type Said = (String, Option<Instant>);
+
+/// What a program said.
+pub(super) struct Output {
+    pub(super) text: String,
+    /// When the last line of figures came.
+    pub(super) figures_at: Option<Instant>,
+    /// How busy the machine was while it ran.
+    pub(super) looks: Looks,
+}
+
+/// Runs it until it ends.
+pub(super) fn output(mut command: Command, patience: Duration) -> Result<Output, String> {
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // A group of its own, so that what it started goes with it.
@@ -18,15 +33,20 @@ pub(super) fn output(mut command: Command, patience: Duration) -> Result<String,
         .map_err(|error| format!("{name}: {error}"))?;
     let out = collect(child.stdout.take());
     let err = collect(child.stderr.take());
-    let ended = wait(&mut child, patience);
+    let mut looks = Looks::default();
+    let ended = wait(&mut child, patience, &mut looks);
     // Also what it left running would keep the machine busy.
     stop_group(child.id());
     let _ = child.wait();
-    let said = out.join().unwrap_or_default();
-    let complained = err.join().unwrap_or_default();
+    let (text, figures_at) = out.join().unwrap_or_default();
+    let (complained, _) = err.join().unwrap_or_default();
     match ended {
-        Some(true) => Ok(said),
-        Some(false) => Err(format!("it failed: {}", last_lines(&complained, &said))),
+        Some(true) => Ok(Output {
+            text,
+            figures_at,
+            looks,
+        }),
+        Some(false) => Err(format!("it failed: {}", last_lines(&complained, &text))),
         None => Err(format!("it took more than {} s", patience.as_secs())),
     }
 }
@@ -39,20 +59,31 @@ pub(super) fn stop_group(leader: u32) {
         .status();
 }
 
-fn collect<R: Read + Send + 'static>(from: Option<R>) -> thread::JoinHandle<String> {
+/// Everything that comes, and when the last line of figures came.
+fn collect<R: Read + Send + 'static>(from: Option<R>) -> thread::JoinHandle<Said> {
     thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut from) = from {
-            let _ = from.read_to_end(&mut bytes);
+        let (mut text, mut figures_at) = (String::new(), None);
+        let Some(from) = from else {
+            return (text, figures_at);
+        };
+        let (mut from, mut line) = (BufReader::new(from), Vec::new());
+        while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let said = String::from_utf8_lossy(&line);
+            if has_figures(&said) {
+                figures_at = Some(Instant::now());
+            }
+            text.push_str(&said);
+            line.clear();
         }
-        String::from_utf8_lossy(&bytes).into_owned()
+        (text, figures_at)
     })
 }
 
 /// Whether it succeeded; nothing if it did not end in time.
-fn wait(child: &mut Child, patience: Duration) -> Option<bool> {
+fn wait(child: &mut Child, patience: Duration, looks: &mut Looks) -> Option<bool> {
     let begun = Instant::now();
     while begun.elapsed() < patience {
+        looks.look();
         match child.try_wait() {
             Ok(Some(status)) => return Some(status.success()),
             Ok(None) => thread::sleep(Duration::from_millis(20)),

@@ -17,11 +17,19 @@ pub(super) struct Figure {
     /// Of fan-outs, which are few, the longest.
     pub(super) p99_ms: Option<f64>,
     /// Processors in use, by everybody on the machine.
-    pub(super) cpu: f64,
+    pub(super) cpu: Option<f64>,
+    /// How long that took, in seconds, as far as the program says; all of it at its end.
+    pub(super) took: Option<f64>,
 }
 
-/// Rows a second that one durable writer does where nothing decides.
-pub(super) type Limit = f64;
+/// What the database does where nothing decides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Limit {
+    /// Rows a second of one durable writer.
+    pub(super) rows: f64,
+    /// One small sync, or one row there and back, in milliseconds.
+    pub(super) sync_ms: f64,
+}
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,7 +42,10 @@ impl fmt::Display for Figure {
         if let Some(p99) = self.p99_ms {
             write!(f, "p99 or longest {p99:.2} ms, ")?;
         }
-        write!(f, "{:.2} processors", self.cpu)
+        match self.cpu {
+            Some(cpu) => write!(f, "{cpu:.2} processors"),
+            None => write!(f, "processors unknown"),
+        }
     }
 }
 
@@ -46,7 +57,7 @@ pub(super) fn read(workload: Workload, said: &str) -> Result<(Figure, Option<Lim
         None => (line(said)?, None),
     };
     let figure = match workload {
-        Workload::Sequence | Workload::Queue | Workload::Batches => Figure {
+        Workload::Sequence | Workload::Queue | Workload::Bulk | Workload::Batches => Figure {
             per_second: Some(figure.per_second.ok_or("no rate was printed")?),
             p50_ms: None,
             p99_ms: None,
@@ -68,22 +79,35 @@ fn object(workload: Workload, line: &str) -> Result<(Figure, Option<Limit>), Str
     let milliseconds = |name: &str| number(name).map(|us| us / 1_000.0);
     let rate = match workload {
         Workload::Sequence => number("effects_per_second"),
-        Workload::Queue => number("jobs_per_second"),
+        Workload::Queue | Workload::Bulk => number("jobs_per_second"),
         Workload::Batches => number("many_jobs_per_second"),
         Workload::Alone | Workload::FanOut | Workload::Signal => None,
+    };
+    let processors = match workload {
+        Workload::Sequence | Workload::Queue | Workload::Bulk => "processors",
+        Workload::Batches => "many_processors",
+        Workload::Alone | Workload::FanOut | Workload::Signal => "alone_processors",
     };
     let figure = Figure {
         per_second: rate,
         p50_ms: number("p50_ms").or_else(|| milliseconds("p50_us")),
         p99_ms: number("max_ms").or_else(|| milliseconds("p99_us")),
-        cpu: 0.0,
+        cpu: number(processors),
+        took: None,
     };
-    Ok((figure, number("limit_rows_per_second")))
+    let sync = milliseconds("fdatasync_p50_us").or_else(|| milliseconds("round_trip_p50_us"));
+    let limit = number("limit_rows_per_second").zip(sync);
+    Ok((figure, limit.map(|(rows, sync_ms)| Limit { rows, sync_ms })))
+}
+
+/// Is this a line of figures of another's program?
+pub(super) fn has_figures(line: &str) -> bool {
+    line.contains(": n=")
 }
 
 /// Of others: the last line that has figures.
 fn line(said: &str) -> Result<Figure, String> {
-    let found = said.lines().rev().find(|line| line.contains(": n="));
+    let found = said.lines().rev().find(|line| has_figures(line));
     let Some(line) = found else {
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
         return Err(format!(
@@ -109,10 +133,19 @@ fn line(said: &str) -> Result<Figure, String> {
         let at = words.iter().position(|word| *word == name)?;
         words.get(at + 1)?.strip_suffix("ms")?.parse().ok()
     };
+    let seconds = |word: &&str| word.strip_suffix('s')?.parse::<f64>().ok();
+    let total = words.iter().position(|word| *word == "total");
+    let total = total.map(|at| at + 1);
+    let told = total.or_else(|| words.iter().position(|word| *word == "->")?.checked_sub(1));
+    let told = told.and_then(|at| words.get(at)).and_then(seconds);
+    // Those that take one after the other take at least so long.
+    let middle = after("p50").zip(count("n="));
+    let middle = middle.map(|(p50, many): (f64, u64)| p50 / 1e3 * many as f64);
     Ok(Figure {
+        took: told.or(middle),
         per_second: before("jobs/s").or_else(|| before("steps/s")),
         p50_ms: after("p50"),
         p99_ms: after("p99").or_else(|| after("max")),
-        cpu: 0.0,
+        cpu: None,
     })
 }
