@@ -6,6 +6,7 @@
 
 mod browser;
 mod cost;
+mod growth;
 mod newcomer;
 mod peers;
 mod reliability;
@@ -36,6 +37,7 @@ commands:
   pictures     those of the guide, taken anew by the test that drives the demo in a browser
   newcomer     a new crate with the lines of the README and the guide's first page, built and run
   peers        the same work on other systems: --programs FOLDER, --turns N, --only NAME, --quick
+  growth       what growth costs, drawn: --only AXIS, --store STORE, --filling N, --quick, --draw
   ci           lint and test: what has to pass before a change is merged
   help         this text";
 
@@ -55,6 +57,8 @@ enum Request {
     Bill,
     /// Others are measured beside this one.
     Compare(Vec<String>),
+    /// What growth costs is measured and drawn.
+    Grow(Vec<String>),
 }
 
 fn main() -> ExitCode {
@@ -84,20 +88,26 @@ fn main() -> ExitCode {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
-        Ok(Request::Compare(options)) => match peers::run(&workspace_root(), &options) {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::FAILURE,
-            Err(message) => {
-                eprintln!("{message}");
-                ExitCode::from(2)
-            }
-        },
+        Ok(Request::Compare(options)) => ended(peers::run(&workspace_root(), &options)),
+        Ok(Request::Grow(options)) => ended(growth::run(&workspace_root(), &options)),
         Ok(Request::Simulate(options)) => match steps::simulate(&workspace_root(), &options) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
         Err(message) => {
             eprintln!("{message}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Of a command that has options of its own.
+fn ended(measured: Result<bool, String>) -> ExitCode {
+    match measured {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("{message}");
             ExitCode::from(2)
         }
     }
@@ -121,6 +131,7 @@ fn parse(args: &[String]) -> Result<Request, String> {
         "reliability" => Request::Run(vec![Step::Reliability]),
         "ci" => Request::Run([steps::LINT, steps::TEST].concat()),
         "peers" => return Ok(Request::Compare(rest.to_vec())),
+        "growth" => return Ok(Request::Grow(rest.to_vec())),
         "sim" => return Ok(Request::Simulate(rest.to_vec())),
         "help" | "--help" | "-h" => Request::Help,
         unknown => {

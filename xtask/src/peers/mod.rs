@@ -17,9 +17,13 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use page::shown;
+pub(crate) use prepare::binaries_of_server;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use catalogue::{PEERS, Peer, Place, Run, Workload};
@@ -62,6 +66,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool, String> {
         println!("{PAGE} is left as it is: it is written when everything is measured in full");
     }
     Ok(bars::measured(&results))
+}
+
+/// What a program said that had to end in this time.
+pub(crate) fn output(command: Command, patience: Duration) -> Result<String, String> {
+    program::output(command, patience).map(|output| output.text)
 }
 
 /// The machine, the date, and what was built with, a line each; the server is this program.
