@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 72] = [
+const COMMANDS: [&[&str]; 73] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
