@@ -120,3 +120,17 @@ async fn n10_tokens_are_made_listed_and_revoked_while_the_server_runs() {
     becomes("HTTP/1.1 401");
     said(&mut place.command(&["tokens", "revoke", "ada"])).fails(2, &["`ada`"]);
 }
+
+#[tokio::test]
+async fn where_traces_go_and_who_signs_are_looked_at_before_anything_is_served() {
+    let place = Place::new().await;
+    let db = place.db();
+    let serve = ["--db", db.to_str().expect("a path"), "serve"];
+    let refused = |more: &[&str], words: &[&str]| {
+        let args = [&serve[..], &["--listen", "127.0.0.1:0"], more].concat();
+        said(&mut place.command(&args)).fails(2, words);
+    };
+    refused(&["--traces", "ftp://here"], &["ftp://here"]);
+    refused(&["--traces-part", "0.5"], &["--traces"]);
+    refused(&["--tls-client-ca", "ca.pem"], &["--tls-cert"]);
+}

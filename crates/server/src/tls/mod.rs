@@ -81,7 +81,7 @@ impl Tls {
         })
     }
 
-    /// Clients may show certificates that one of these signed, in PEM's form, and no others. Whoever
+    /// Clients may show certificates that one of these signed, in PEM's form, and no others. Who
     /// works on commands must: a worker's token alone is worth nothing then.
     ///
     /// # Errors

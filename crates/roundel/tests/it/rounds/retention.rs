@@ -186,16 +186,17 @@ async fn ro_51_what_is_set_outlives_the_run_that_says_it(db: Db) {
     let process = start(&db, Some(KEPT)).await;
     let nothing = process.keep(Some(HEARD), None).await.unwrap();
     assert!(nothing.is_empty() && process.runs().fetch().await.unwrap().items.is_empty());
-    process.keep(None, Some(Keep::Ever)).await.unwrap();
+    process.keep(Some(HEARD), Some(Keep::Ever)).await.unwrap();
     process.cancel_without_undo(SAYS.to_owned()).await.unwrap();
     let mut run = process.start(HEAR, &1).await.unwrap();
     soon("its end", run.result()).await.unwrap();
     tokio::time::sleep(3 * KEPT).await;
     assert_eq!(count(&process, "hear").await, 1, "it holds all the same");
-    let set = process.keep(Some(HEARD), Some(Keep::Millis(0))).await;
-    let set = set.unwrap();
+    let set = process.keep(None, Some(Keep::Ever)).await.unwrap();
     assert_eq!((set.ended, set.workflows.len()), (Some(Keep::Ever), 1));
     assert_eq!(process.retention().await.unwrap(), set);
+    let soon = process.keep(Some(HEARD), Some(Keep::Millis(0)));
+    assert_eq!(soon.await.unwrap().ended, Some(Keep::Ever));
     until("it goes", || async { count(&process, "hear").await == 0 }).await;
     // Somebody else's run under that key says nothing.
     process.delete_forced(SAYS.to_owned()).await.unwrap();
