@@ -179,7 +179,7 @@ fn across(svg: &mut String, (panel, sizes): ((f64, f64), &str), points: &[&Point
         ticks.push((step(0, points), "0".to_owned()));
     }
     let (low, high) = range(points);
-    let few = high - low < 1.5;
+    let few = high < 1.5;
     let mut power = if few { 0 } else { low.floor() as i32 };
     let base: f64 = if few { 2.0 } else { 10.0 };
     while base.powi(power).log10() <= high + 1e-9 {

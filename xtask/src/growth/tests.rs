@@ -89,6 +89,17 @@ fn the_largest_size_is_named_where_no_power_of_ten_stands_close_to_it() {
 }
 
 #[test]
+fn sizes_are_named_by_powers_of_ten_and_numbers_of_processes_by_those_of_two() {
+    for (sizes, named) in [([10, 100], [">10<", ">100<"]), ([1, 4], [">2<", ">4<"])] {
+        let points = sizes.map(|size| point(size, 1.0)).to_vec();
+        let svg = svg("workers", &[("sqlite".to_owned(), points)].into());
+        for label in named {
+            assert!(svg.contains(label), "{label}\n{svg}");
+        }
+    }
+}
+
+#[test]
 fn twice_the_rate_stands_twice_as_high() {
     let svg = svg("stored", &stores());
     let line = svg
