@@ -73,10 +73,14 @@ async fn co_01_commands_sent_together_are_sent_in_somebodys_name(db: Db) {
 
 async fn co_01_more_commands_than_are_asked_for_at_once_are_all_sent(db: Db) {
     let process = db.start(|engine| engine).await;
-    let charges = (0..1_100).map(|number| process.send(CHARGE, &number));
+    let charges = (0..1_100).map(|id| process.send(CHARGE, &id).key(id.to_string()));
     let sent = process.start_all(charges).await;
-    let runs: HashSet<_> = sent.into_iter().map(|sent| sent.unwrap().id()).collect();
-    assert_eq!(runs.len(), 1_100);
+    let runs: Vec<_> = sent.into_iter().map(|sent| sent.unwrap().id()).collect();
+    assert_eq!(runs.iter().collect::<HashSet<_>>().len(), 1_100);
+    for number in [0, 1, 999, 1_000, 1_099] {
+        let sent = process.sent(CHARGE, &number.to_string()).await.unwrap();
+        assert_eq!(sent.id(), runs[number], "in the order given");
+    }
     let stats = process.stats().await.unwrap();
     assert_eq!(
         stats.runs.iter().map(|(.., count)| count).sum::<u64>(),
