@@ -200,10 +200,9 @@ impl Client {
             self.inner.prepare(&mut item);
             items.push(item);
         }
-        taken.each = self.inner.receive(items).await?;
-        for one in &taken.each.clone() {
-            taken.add(one);
-        }
+        let received = self.inner.receive(items).await?;
+        received.iter().for_each(|one| taken.add(one));
+        taken.each = received;
         if taken.lets_go() {
             self.inner.drain(self.now(), MOST).await?;
         }

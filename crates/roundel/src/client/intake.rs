@@ -1,5 +1,5 @@
-//! What this process does with facts that come in: what it makes of them by its projections, and how
-//! it takes what is in the queue, a page at a time.
+//! What this process does with facts that come in: what it makes of them by its projections, and
+//! how it takes what is in the queue, a page at a time.
 //!
 //! What it cannot take is left where it is, for another process, and keeps nothing behind it.
 

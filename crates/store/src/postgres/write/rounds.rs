@@ -23,6 +23,20 @@ pub(crate) struct Guess<'a> {
     pub(crate) queues: Vec<(QueueId, Timestamp, Xid)>,
 }
 
+impl Guess<'_> {
+    /// What it rests on, beside the runs; what of it is to be checked.
+    fn add(&self, values: &mut PgArguments) -> Result<Checks, Trouble> {
+        add(values, self.lanes)?;
+        let queues = self.queues.as_slice();
+        if queues.is_empty() {
+            return Ok(Checks::Runs);
+        }
+        add_arrays!(values; queues; (queue, spent, seen) =>
+            queue.namespace.as_str(), queue.queue.as_str(), spent.0, *seen);
+        Ok(Checks::Queues)
+    }
+}
+
 /// Which transaction wrote it, and when.
 #[derive(Clone, Copy)]
 pub(crate) struct Written {
@@ -98,18 +112,9 @@ pub(crate) async fn all(
         add(&mut values, incarnation)?;
         add(&mut values, number(batch))?;
     }
-    if let Some(guess) = guess {
-        add(&mut values, guess.lanes)?;
-    }
-    let queues = guess.map(|guess| guess.queues.as_slice());
-    if let Some(queues) = queues.filter(|queues| !queues.is_empty()) {
-        add_arrays!(&mut values; queues; (queue, spent, seen) =>
-            queue.namespace.as_str(), queue.queue.as_str(), spent.0, *seen);
-    }
-    let checks = match queues {
+    let checks = match guess {
         None => Checks::Nothing,
-        Some([]) => Checks::Runs,
-        Some(_) => Checks::Queues,
+        Some(guess) => guess.add(&mut values)?,
     };
     let which = Which { shapes, checks };
     let written = match guess {
