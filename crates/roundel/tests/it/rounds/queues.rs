@@ -7,11 +7,16 @@ use std::time::Duration;
 use roundel::{Cx, EngineBuilder, Failure, Workflow};
 use roundel_core::Op;
 use roundel_store::Ask;
+use tokio::sync::Semaphore;
 
 use crate::support::{Db, Fault, all, soon};
 
 const JOB: Workflow<u32, u32> = Workflow::named("job");
 const JOBS: u32 = 300;
+/// Takes up room until it is let go.
+const HOLD: Workflow<(), bool> = Workflow::named("hold");
+/// So many are worked on at once.
+const ROOM: usize = 4;
 /// A lease that is lost does not come back while a test waits.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -30,7 +35,7 @@ fn worker(counts: &Counts) -> impl FnOnce(EngineBuilder) -> EngineBuilder {
             cx.effect("count", effect).await
         }
     };
-    |engine| engine.register(JOB, job).concurrency(4).lease(LONG)
+    |engine| engine.register(JOB, job).concurrency(ROOM).lease(LONG)
 }
 
 async fn send_all(process: &crate::support::Process) -> Vec<roundel::Handle<u32>> {
@@ -59,8 +64,29 @@ async fn all_end(mut runs: Vec<roundel::Handle<u32>>) {
 
 async fn a_queue_longer_than_the_room_is_worked_off_from_memory(db: Db) {
     let counts = Counts::default();
-    let process = db.start(worker(&counts)).await;
-    all_end(send_all(&process).await).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let (work, held) = (worker(&counts), gate.clone());
+    let hold = move |cx: Cx, (): ()| {
+        let gate = held.clone();
+        async move {
+            let wait = move |_| {
+                let gate = gate.clone();
+                async move { Ok::<_, Failure>(gate.acquire().await.is_err()) }
+            };
+            cx.effect("hold", wait).await
+        }
+    };
+    let process = db.start(|engine| work(engine).register(HOLD, hold)).await;
+    let mut holding = Vec::new();
+    for _ in 0..ROOM {
+        holding.push(process.start(HOLD, &()).await.expect("it starts"));
+    }
+    let sent = send_all(&process).await;
+    gate.close();
+    all_end(sent).await;
+    for run in &mut holding {
+        soon("its end", run.result()).await.expect("it was let go");
+    }
     let counts = counts.lock().unwrap().clone();
     assert!(counts.len() == JOBS as usize && counts.values().all(|times| *times == 1));
     let metrics = process.metrics();
