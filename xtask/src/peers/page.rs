@@ -114,14 +114,19 @@ fn row(results: &Results, workload: Workload, peer: &'static Peer) -> Option<Str
     if is_queue(workload) {
         cells.push(run.how.to_owned());
     }
-    let figures = match (results.missing.get(&key), results.figures.get(&key)) {
-        (Some(why), _) => {
-            cells.push(format!("not measured: {}", why.replace('|', "/")));
+    let why = results.missing.get(&key).map(|why| why.replace('|', "/"));
+    let figures = match (results.figures.get(&key), why) {
+        (Some(figures), None) => figures,
+        (Some(figures), Some(why)) => {
+            cells[0].push_str(&format!(" (not in each turn: {why})"));
+            figures
+        }
+        (None, why) => {
+            cells.push(format!("not measured: {}", why?));
             let columns = 5 + usize::from(is_queue(workload)) + usize::from(!is_rate(workload));
             cells.resize(columns + 1, String::new());
             return Some(line(&cells));
         }
-        (None, figures) => figures?,
     };
     let of = |value: fn(&Figure) -> Option<f64>| {
         let values: Vec<f64> = figures.iter().filter_map(value).collect();

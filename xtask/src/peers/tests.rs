@@ -139,6 +139,10 @@ fn the_page_shows_both_turns_and_who_was_not_measured() {
     let key = ("absurd", Workload::Sequence);
     results.missing.insert(key, "it | failed".to_owned());
     results.absent.insert("pgmq", "no compiler".to_owned());
+    // One that failed in one turn only.
+    let key = ("graphile-worker", Workload::Queue);
+    put(&mut results, key.0, key.1, rate(7.0));
+    results.missing.insert(key, "too slow".to_owned());
     let options = Options::parse(Path::new("."), &[]).expect("defaults");
     let page = page(&results, &["Machine: one.".to_owned()], &options);
     for row in [
@@ -150,6 +154,9 @@ fn the_page_shows_both_turns_and_who_was_not_measured() {
         assert!(page.contains(row), "{row}\n{page}");
     }
     assert!(page.contains("not measured: it / failed"), "{page}");
+    let once = "| graphile-worker (not in each turn: too slow) |";
+    let once = page.lines().find(|line| line.starts_with(once));
+    assert!(once.is_some_and(|line| line.contains("| 7.00 |")), "{page}");
     assert!(page.contains("- pgmq: no compiler."), "{page}");
 }
 
