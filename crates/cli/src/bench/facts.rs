@@ -17,7 +17,7 @@ pub(crate) struct Facts {
     #[arg(long, default_value_t = 5)]
     turns: usize,
     /// Facts one after the other, beside the same rows as plain SQL.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 3_000)]
     alone: usize,
     /// Facts that are folded anew.
     #[arg(long, default_value_t = 1_000_000)]
