@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "postgres")]
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use roundel_core::{Op, Reply};
@@ -55,6 +57,9 @@ struct State {
     closed: bool,
     /// The writer sleeps and has to be woken.
     waiting: bool,
+    /// And when there are so many, whoever this wakes.
+    #[cfg(feature = "postgres")]
+    awaited: Option<(usize, Waker)>,
 }
 
 /// What ended a wait.
@@ -66,6 +71,16 @@ pub(crate) enum Woken {
     Idle,
     /// The queue is closed and empty.
     Closed,
+}
+
+#[cfg(feature = "postgres")]
+impl State {
+    /// Whoever waits for as many as there are.
+    fn take_awaited(&mut self) -> Option<Waker> {
+        let there = self.items.len();
+        let awaited = self.awaited.take_if(|(count, _)| there >= *count);
+        awaited.map(|(_, waker)| waker)
+    }
 }
 
 impl Queue {
@@ -84,8 +99,12 @@ impl Queue {
             result: None,
         }));
         let asleep = std::mem::take(&mut state.waiting);
+        #[cfg(feature = "postgres")]
+        let awaited = state.take_awaited();
         // Whoever wakes up wants the lock.
         drop(state);
+        #[cfg(feature = "postgres")]
+        awaited.into_iter().for_each(Waker::wake);
         if asleep {
             self.changed.notify_all();
         }
@@ -148,6 +167,17 @@ impl Queue {
             std::thread::yield_now();
         }
         true
+    }
+
+    /// Are there so many? If not, the task that asks is woken when there are.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn poll_many(&self, count: usize, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.items.len() >= count {
+            return Poll::Ready(());
+        }
+        state.awaited = Some((count, context.waker().clone()));
+        Poll::Pending
     }
 
     /// Lets those who are about to ask do so: until there are so many, or nobody has come for a

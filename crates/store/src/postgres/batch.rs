@@ -60,7 +60,8 @@ struct Searched {
 /// What one transaction came to.
 #[derive(Default)]
 pub(super) struct Came {
-    /// There is something to commit.
+    /// Which batch of this process it is, and whether there is something to commit.
+    pub(super) number: u64,
     pub(super) written: bool,
     /// What was decided, in order; nothing for those that were set aside.
     pub(super) results: Vec<Option<Result<Reply, Error>>>,

@@ -17,12 +17,13 @@ mod parting;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use roundel_core::Op;
+use roundel_core::{Hint, Op, Reply};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -58,10 +59,17 @@ const GATHER: Duration = Duration::from_millis(1);
 /// How often to look for steps that are under way when the store is closed.
 const CLOSING: Duration = Duration::from_millis(2);
 
+/// A batch that is committed, and what those who asked are to hear.
+struct Settled {
+    batch: Vec<Item>,
+    results: Vec<Option<Result<Reply, Error>>>,
+    hints: Vec<Hint>,
+}
+
 struct Committer {
     shared: Arc<Shared>,
     steps: Steps,
-    runtime: Runtime,
+    runtime: Rc<Runtime>,
     session: Session,
     kept: Kept,
     /// To be decided before anything new.
@@ -103,7 +111,7 @@ pub(super) fn run(shared: &Arc<Shared>, steps: Steps, opened: &SyncSender<Result
         kept: Kept::default(),
         shared: Arc::clone(shared),
         steps,
-        runtime,
+        runtime: Rc::new(runtime),
         again: VecDeque::new(),
         aside: Vec::new(),
         number: 0,
@@ -239,15 +247,35 @@ impl Committer {
     }
 
     fn succeed(&mut self, batch: Vec<Item>, came: Came) {
+        let settled = self.settle(batch, came);
+        self.answer(settled);
+    }
+
+    /// It is committed: notes what it has written.
+    fn settle(&mut self, batch: Vec<Item>, came: Came) -> Settled {
         self.shared.count(&batch);
         self.shared.removals.note(came.removed);
         if let Some(by) = came.by {
             self.kept.keep(came.runs, by, &self.shared.workers());
             self.kept.keep_queues(came.queues, by);
         }
+        Settled {
+            batch,
+            results: came.results,
+            hints: came.hints,
+        }
+    }
+
+    /// Those who asked hear what became of it.
+    fn answer(&mut self, settled: Settled) {
+        let Settled {
+            batch,
+            results,
+            hints,
+        } = settled;
         let mut decided = Vec::with_capacity(batch.len());
         let mut first = Vec::new();
-        for (mut item, result) in batch.into_iter().zip(came.results) {
+        for (mut item, result) in batch.into_iter().zip(results) {
             if result.is_none() {
                 item.misses += 1;
                 match parting::stays(&item) {
@@ -265,8 +293,8 @@ impl Committer {
         }
         self.answered += decided.len();
         deliver(decided);
-        self.shared.listeners.hint(&came.hints);
-        self.shared.tell_others(&came.hints);
+        self.shared.listeners.hint(&hints);
+        self.shared.tell_others(&hints);
         self.contended = if idle { self.contended + 1 } else { 0 };
         if idle {
             self.pause();
@@ -325,7 +353,6 @@ impl Committer {
                 self.resolve(Doubt {
                     batch,
                     came: came.unwrap_or_default(),
-                    number: self.number,
                     message,
                 });
             }
@@ -438,7 +465,8 @@ async fn transact(
         link.run(begin).await?;
         let ops: Vec<&Op> = batch.iter().map(Item::op).collect();
         let note = Some((shared.incarnation, number));
-        let came = session.run(link, &ops, (patience, note)).await?;
+        let mut came = session.run(link, &ops, (patience, note)).await?;
+        came.number = number;
         if !came.written {
             link.run("ROLLBACK").await?;
         }

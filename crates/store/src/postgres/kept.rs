@@ -39,8 +39,17 @@ const OTHERS: Duration = Duration::from_millis(100);
 pub(super) struct Kept {
     runs: FxHashMap<RunId, (RunRow, Xid)>,
     queues: BTreeMap<QueueId, (Limits, Xid)>,
+    under_way: UnderWay,
     /// When somebody else was last seen to write these.
     others: BTreeMap<QueueId, Instant>,
+}
+
+/// What is being written. What comes next is decided meanwhile, as if that had succeeded: over the
+/// limits that it leaves, and not over its runs.
+#[derive(Default)]
+struct UnderWay {
+    runs: FxHashSet<RunId>,
+    queues: Vec<(QueueId, Limits)>,
 }
 
 /// The permits of a queue are counted again so often: what was leased before the queue had limits
@@ -100,6 +109,19 @@ impl Kept {
                 false => drop(self.runs.remove(&row.id)),
             }
         }
+    }
+
+    /// What was decided is sent to be written.
+    pub(super) fn is_sent(&mut self, decided: &mut Decided) {
+        self.under_way = UnderWay {
+            runs: std::mem::take(&mut decided.runs),
+            queues: decided.queues.clone(),
+        };
+    }
+
+    /// How it came out is known.
+    pub(super) fn is_back(&mut self) {
+        self.under_way = UnderWay::default();
     }
 
     pub(super) fn forget(&mut self, run: RunId) {
@@ -203,8 +225,8 @@ impl Kept {
         let mut changes = rows.take_changes();
         // They are written with the others on which it rests.
         changes.queues.clear();
-        let now_is = |(queue, (kept, _)): (&QueueId, &(Limits, Xid))| {
-            let counted = kept.counted;
+        let now_is = |queue: &QueueId| {
+            let counted = self.limits(queue)?.counted;
             let limits = Limits::of(queue, &rows)?;
             Some((queue.clone(), Limits { counted, ..limits }))
         };
@@ -212,7 +234,7 @@ impl Kept {
             replies,
             changes,
             hints,
-            queues: self.queues.iter().filter_map(now_is).collect(),
+            queues: self.queues.keys().filter_map(now_is).collect(),
             runs,
         }
     }
@@ -237,7 +259,7 @@ impl Kept {
             _ => None,
         };
         let Some(queue) = queue else { return true };
-        if let Some((limits, _)) = self.queues.get(&queue)
+        if let Some(limits) = self.limits(&queue)
             && limits.counted.elapsed() < RECOUNT
             && !rows.queues.is_loaded(&queue)
         {
@@ -250,13 +272,20 @@ impl Kept {
         }
     }
 
+    /// The limits of a queue, as what is under way leaves them.
+    fn limits(&self, queue: &QueueId) -> Option<&Limits> {
+        let (kept, _) = self.queues.get(queue)?;
+        let next = self.under_way.queues.iter().find(|(of, _)| of == queue);
+        Some(next.map_or(kept, |(_, limits)| limits))
+    }
+
     /// Has the run been loaded as it is kept, or as one that is not there yet?
     fn load(&self, rows: &mut Rows, run: RunId, is_new: bool) -> bool {
         if rows.run_is_loaded(run) {
             return true;
         }
         let kept = self.runs.get(&run);
-        if kept.is_some() == is_new {
+        if kept.is_some() == is_new || self.under_way.runs.contains(&run) {
             return false;
         }
         rows.load_run(run, kept.map(|(row, _)| row.clone()));

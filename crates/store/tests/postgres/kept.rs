@@ -246,29 +246,99 @@ fn co_30_permits_of_a_queue_that_is_kept_come_and_go_in_one_statement() {
 
 #[test]
 fn co_30_starts_that_ask_for_permits_share_a_transaction() {
-    const STARTS: usize = 200;
+    const STARTS: u128 = 200;
     let Some(schema) = schema() else { return };
     let one = open(&schema);
     kept(&one);
     limit(&one, |limit| limit.concurrency = Some(Some(10_000)));
-    let (sender, answers) = mpsc::channel();
-    let sink: Arc<dyn Sink> = Arc::new(Answers(Mutex::new(sender)));
-    let (worker, lease) = (WORKER, LEASE);
-    let request = |number: usize| Request {
-        ask: Box::new(Ask::Op(Op::Start(Start {
-            claimant: Some(Claimant { worker, lease }),
-            ..start(100 + number as u128)
-        }))),
-        tag: number as u64,
-        sink: sink.clone(),
-    };
     let before = one.metrics().batches;
-    one.submit((0..STARTS).map(request).collect());
-    let answers: Vec<Answered> = answers.iter().take(STARTS).collect();
-    assert!(answers.iter().all(|answer| answer.result.is_ok()));
+    all_at_once(&one, (0..STARTS).map(|number| taking(100 + number)));
     let batches = one.metrics().batches - before;
     assert!(batches <= 4, "{batches} transactions");
-    let dump = dump(&one);
+    assert_eq!(held(&one) as u128, STARTS);
+}
+
+/// A start that asks for a permit.
+fn taking(number: u128) -> Op {
+    let (worker, lease) = (WORKER, LEASE);
+    Op::Start(Start {
+        claimant: Some(Claimant { worker, lease }),
+        ..start(number)
+    })
+}
+
+/// Asks for all of it in one go; each is answered, and none refused.
+fn all_at_once(store: &Postgres, ops: impl Iterator<Item = Op>) {
+    let (sender, answers) = mpsc::channel();
+    let sink: Arc<dyn Sink> = Arc::new(Answers(Mutex::new(sender)));
+    let request = |(tag, op)| Request {
+        ask: Box::new(Ask::Op(op)),
+        tag,
+        sink: sink.clone(),
+    };
+    let requests: Vec<Request> = (0..).zip(ops).map(request).collect();
+    let asked = requests.len();
+    store.submit(requests);
+    drop(sink);
+    // Ends when nobody is left who might answer.
+    let mut tags: Vec<u64> = Vec::new();
+    for answer in answers {
+        assert!(answer.result.is_ok(), "{:?}", answer.result);
+        tags.push(answer.tag);
+    }
+    tags.sort_unstable();
+    tags.dedup();
+    assert_eq!(tags.len(), asked);
+}
+
+/// How many permits are given.
+fn held(store: &Postgres) -> usize {
+    let dump = dump(store);
     let held = dump.runs.iter().filter(|row| row.flow == Flow::Permit);
-    assert_eq!(held.count(), STARTS);
+    held.count()
+}
+
+/// More than a batch holds, so that the second is decided while the first is under way.
+const TWO_BATCHES: u128 = 1024;
+
+#[test]
+fn co_30_permits_that_are_being_given_are_given_once() {
+    let Some(schema) = schema() else { return };
+    let one = open(&schema);
+    register(&one);
+    limit(&one, |limit| limit.concurrency = Some(Some(1_200)));
+    assert!(takes(&one, 1));
+    all_at_once(&one, (0..TWO_BATCHES).map(|number| taking(100 + number)));
+    assert_eq!(held(&one), 600, "half is left to claims");
+    assert_eq!(one.metrics().retries, 0);
+}
+
+#[test]
+fn c6_what_came_behind_rounds_that_do_not_hold_is_decided_again() {
+    let Some(schema) = schema() else { return };
+    let (one, two) = (open(&schema), open(&schema));
+    kept(&one);
+    all_at_once(&one, (100..100 + TWO_BATCHES).map(taking));
+    let run = |number| RunId(uuid::Uuid::from_u128(number));
+    ask(&two, signal(run(105))).expect("a signal");
+    let before = one.metrics().retries;
+    let rounds = (100..100 + TWO_BATCHES).map(|number| Op::Commit(round(run(number), 1)));
+    all_at_once(&one, rounds);
+    assert!(one.metrics().retries > before, "it was noticed");
+    let dump = dump(&one);
+    let there = dump.runs.iter().filter(|row| row.id != run(1));
+    let once = there.filter(|row| row.epoch == 2);
+    assert_eq!(once.count() as u128, TWO_BATCHES);
+    assert_eq!(mail(&one, run(105)), (1, 2));
+}
+
+#[test]
+fn ro_04_what_is_asked_for_again_while_it_is_under_way_is_done_once() {
+    let Some(schema) = schema() else { return };
+    let one = open(&schema);
+    kept(&one);
+    let (starts, again) = (100..100 + TWO_BATCHES / 2, 100..100 + TWO_BATCHES / 2);
+    all_at_once(&one, starts.chain(again).map(taking));
+    assert_eq!(dump(&one).runs.len() as u128, 1 + TWO_BATCHES / 2);
+    assert_eq!(one.metrics().retries, 0);
 }

@@ -22,7 +22,6 @@ const LAST: &str = "SELECT batch FROM roundel_committer WHERE incarnation = $1 F
 pub(super) struct Doubt {
     pub(super) batch: Vec<Item>,
     pub(super) came: Came,
-    pub(super) number: u64,
     pub(super) message: String,
 }
 
@@ -74,7 +73,7 @@ async fn was_committed(shared: &Shared, doubt: &Doubt) -> Result<bool, String> {
         let rows = link.all(LAST, values![shared.incarnation]).await?;
         let last = rows.first().map_or(Ok(None), |row| row.int(0))?;
         link.run("ROLLBACK").await?;
-        Ok::<_, Trouble>(last == Some(crate::cells::number(doubt.number)))
+        Ok::<_, Trouble>(last == Some(crate::cells::number(doubt.came.number)))
     };
     let known = asked.await.map_err(Trouble::message);
     link.close().await;

@@ -14,15 +14,15 @@
 
 use std::sync::OnceLock;
 
-use roundel_core::{Changes, JournalRow, RunChange, RunRow, Timestamp};
+use roundel_core::{Changes, JournalRow, RunChange, RunRow};
 use sqlx::postgres::PgArguments;
 
 use super::rounds::{self, Guess, Parted, Written};
 use super::text::{self as texts, Own};
-use crate::cells::{Cells, number};
+use crate::cells::number;
 use crate::postgres::link::{Link, values};
 use crate::postgres::trouble::Trouble;
-use crate::postgres::values::{Id, Xid};
+use crate::postgres::values::Id;
 
 /// What becomes of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +55,12 @@ impl<'a> Lone<'a> {
         Some(Lone { kind, run, journal })
     }
 
-    /// Writes them, and commits. What was decided does not hold if nothing is answered.
-    pub(in crate::postgres) async fn write(
+    /// The values of its statement.
+    pub(in crate::postgres) fn values(
         &self,
-        link: &mut Link,
         (incarnation, batch): (Id, u64),
         guess: &Guess<'_>,
-    ) -> Result<Written, Trouble> {
+    ) -> Result<PgArguments, Trouble> {
         let mut values = values![guess.lanes];
         if self.kind != Kind::Advanced {
             rounds::add(&mut values, incarnation)?;
@@ -69,13 +68,7 @@ impl<'a> Lone<'a> {
         }
         self.add_run(&mut values, guess)?;
         rounds::add_told(&mut values, Own::NONE, std::slice::from_ref(self.journal))?;
-        let written = link.guess(text(self.kind), values).await?;
-        let row = written.first().ok_or(Trouble::Stale)?;
-        let by = u32::try_from(row.int(0)?.unwrap_or_default());
-        Ok(Written {
-            by: Xid(by.map_err(|error| Trouble::Culprit(error.to_string()))?),
-            at: Timestamp(row.int(1)?.unwrap_or_default()),
-        })
+        Ok(values)
     }
 
     fn add_run(&self, values: &mut PgArguments, guess: &Guess<'_>) -> Result<(), Trouble> {
@@ -90,6 +83,17 @@ impl<'a> Lone<'a> {
         }
         rounds::add(values, (guess.seen)(self.run.id))
     }
+}
+
+/// Writes them, and commits. What was decided does not hold if nothing is answered.
+pub(in crate::postgres) async fn write(
+    link: &mut Link,
+    kind: Kind,
+    values: PgArguments,
+) -> Result<Written, Trouble> {
+    let written = link.guess(text(kind), values).await?;
+    let row = written.first().ok_or(Trouble::Stale)?;
+    rounds::written_by(Some(row), 0)
 }
 
 fn text(kind: Kind) -> &'static str {

@@ -89,12 +89,12 @@ pub(super) async fn all(
     };
     let written = (changes.runs.as_slice(), changes.journal.as_slice());
     if changes.deleted.is_empty() {
-        return rounds::all(link, written, (note, None)).await;
+        return rounds::all(link, written, note).await;
     }
-    rounds::all(link, written, (None, None)).await?;
+    rounds::all(link, written, None).await?;
     let runs: Vec<Id> = changes.deleted.iter().copied().map(Id::from).collect();
     link.execute(RUN_DELETE, values![runs]).await?;
-    rounds::all(link, (&[], &[]), (note, None)).await
+    rounds::all(link, (&[], &[]), note).await
 }
 
 /// Those that are put, and those that are deleted.

@@ -5,7 +5,7 @@
 //! they were: otherwise the statement divides by zero, and nothing has happened.
 
 use roundel_core::{Deadline, JournalRow, QueueId, RunChange, RunId, RunRow, Timestamp};
-use sqlx::postgres::PgArguments;
+use sqlx::postgres::{PgArguments, PgRow};
 
 use super::encoded;
 use super::text::{ADVANCED, Checks, Own, PARTS, Shape, Which};
@@ -16,26 +16,16 @@ use crate::postgres::trouble::Trouble;
 use crate::postgres::values::{Id, Xid};
 
 /// What was decided without looking: over runs that these transactions wrote last, so many lanes,
-/// and queues, whose rates are used up to then, and which these transactions wrote last.
+/// and queues, if there are any.
 pub(crate) struct Guess<'a> {
-    pub(crate) seen: &'a (dyn Fn(RunId) -> Xid + Sync),
+    pub(crate) seen: &'a dyn Fn(RunId) -> Xid,
     pub(crate) lanes: i32,
-    pub(crate) queues: Vec<(QueueId, Timestamp, Xid)>,
+    pub(crate) queues: bool,
 }
 
-impl Guess<'_> {
-    /// What it rests on, beside the runs; what of it is to be checked.
-    fn add(&self, values: &mut PgArguments) -> Result<Checks, Trouble> {
-        add(values, self.lanes)?;
-        let queues = self.queues.as_slice();
-        if queues.is_empty() {
-            return Ok(Checks::Runs);
-        }
-        add_arrays!(values; queues; (queue, spent, seen) =>
-            queue.namespace.as_str(), queue.queue.as_str(), spent.0, *seen);
-        Ok(Checks::Queues)
-    }
-}
+/// A queue on whose limits a guess rests: up to when its rate is used up, and which transaction
+/// wrote it last. Known only when all before it is committed.
+pub(crate) type Spent = (QueueId, Timestamp, Xid);
 
 /// Which transaction wrote it, and when.
 #[derive(Clone, Copy)]
@@ -71,14 +61,64 @@ impl<'a> Parted<'a> {
     }
 }
 
+/// A statement with its values, as far as they are known.
+pub(crate) struct Made {
+    which: Which,
+    values: PgArguments,
+}
+
+impl Made {
+    /// Writes what was decided without looking, if it still holds, and commits.
+    pub(crate) async fn guess(
+        mut self,
+        link: &mut Link,
+        queues: &[Spent],
+    ) -> Result<Written, Trouble> {
+        if self.which.checks == Checks::Queues {
+            add_arrays!(&mut self.values; queues; (queue, spent, seen) =>
+                queue.namespace.as_str(), queue.queue.as_str(), spent.0, *seen);
+        }
+        let written = link.guess(self.which.text(), self.values).await?;
+        written_by(written.first(), 3)
+    }
+}
+
 /// Writes runs and journals, and notes that this process committed its batch of this number, if
 /// that is said. None if there was nothing.
 pub(crate) async fn all(
     link: &mut Link,
-    (runs, journal): (&[RunChange], &[JournalRow]),
-    (note, guess): (Option<(Id, u64)>, Option<&Guess<'_>>),
+    rows: (&[RunChange], &[JournalRow]),
+    note: Option<(Id, u64)>,
 ) -> Result<Option<Written>, Trouble> {
-    let runs = Parted::of(runs);
+    let runs = Parted::of(rows.0);
+    let Some(made) = made((&runs, rows.1), note, None)? else {
+        return Ok(None);
+    };
+    let written = link.all(made.which.text(), made.values).await?;
+    let row = written.first();
+    let number = |at| row.map_or(Ok(None), |row| row.int(at));
+    all_there(&runs.advanced, number(0)?);
+    all_there(&runs.moved, number(1)?);
+    if note.is_some() && number(2)? != Some(1) {
+        return Err(Trouble::Forgotten);
+    }
+    written_by(row, 3).map(Some)
+}
+
+/// The statement for what was decided without looking. None if there is nothing to write.
+pub(crate) fn guessed(
+    (runs, journal): (&[RunChange], &[JournalRow]),
+    note: (Id, u64),
+    guess: &Guess<'_>,
+) -> Result<Option<Made>, Trouble> {
+    made((&Parted::of(runs), journal), Some(note), Some(guess))
+}
+
+fn made(
+    (runs, journal): (&Parted<'_>, &[JournalRow]),
+    note: Option<(Id, u64)>,
+    guess: Option<&Guess<'_>>,
+) -> Result<Option<Made>, Trouble> {
     let shapes = [
         shape(&runs.born, are_born_alike),
         shape(&runs.advanced, are_alike),
@@ -112,28 +152,25 @@ pub(crate) async fn all(
         add(&mut values, incarnation)?;
         add(&mut values, number(batch))?;
     }
+    if let Some(guess) = guess {
+        add(&mut values, guess.lanes)?;
+    }
     let checks = match guess {
         None => Checks::Nothing,
-        Some(guess) => guess.add(&mut values)?,
+        Some(guess) if guess.queues => Checks::Queues,
+        Some(_) => Checks::Runs,
     };
     let which = Which { shapes, checks };
-    let written = match guess {
-        Some(_) => link.guess(which.text(), values).await?,
-        None => link.all(which.text(), values).await?,
-    };
-    let row = written.first();
+    Ok(Some(Made { which, values }))
+}
+
+/// What a statement answered: by whom, and when, from this column on.
+pub(super) fn written_by(row: Option<&PgRow>, at: usize) -> Result<Written, Trouble> {
     let number = |at| row.map_or(Ok(None), |row| row.int(at));
-    if guess.is_none() {
-        all_there(&runs.advanced, number(0)?);
-        all_there(&runs.moved, number(1)?);
-        if note.is_some() && number(2)? != Some(1) {
-            return Err(Trouble::Forgotten);
-        }
-    }
-    let by = u32::try_from(number(3)?.unwrap_or_default());
+    let by = u32::try_from(number(at)?.unwrap_or_default());
     let by = Xid(by.map_err(|error| Trouble::Culprit(error.to_string()))?);
-    let at = Timestamp(number(4)?.unwrap_or_default());
-    Ok(Some(Written { by, at }))
+    let at = Timestamp(number(at + 1)?.unwrap_or_default());
+    Ok(Written { by, at })
 }
 
 /// One more value.
