@@ -143,10 +143,7 @@ impl Worker {
                 self.give_back(run).await;
                 self.forget(run);
             }
-            Lost::Place(claimed) => {
-                self.forget(run);
-                self.adopt(*claimed, Entry::AtOnce);
-            }
+            Lost::Place(claimed) => self.hand_over(run, Some(claimed)),
         }
     }
 

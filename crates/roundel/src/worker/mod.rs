@@ -11,25 +11,23 @@ mod limited;
 mod line;
 mod load;
 mod pause;
+mod port;
 mod reads;
 mod remote;
 mod renew;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Wake;
 use std::time::Duration;
 
 use roundel_core::{
-    Claimed, Delivery, Fence, Lane, LaneId, Name, Op, Register, Release, Reply, RunId, Start,
-    Timestamp, WorkerId,
+    Claimed, Lane, LaneId, Name, Op, Register, Release, Reply, RunId, Start, Timestamp, WorkerId,
 };
 use roundel_store::Store;
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
 use crate::cx::NamedUndos;
-use crate::flag::Flag;
 pub(crate) use crate::live::Handlers;
 use crate::metrics::Counters;
 use crate::post::Post;
@@ -42,6 +40,8 @@ pub(crate) use ear::{Ear, Idlers};
 use limited::Limited;
 use line::{Entry, Line};
 use pause::Pauses;
+pub(crate) use port::{Note, Port};
+use port::{Placed, newest_claim};
 pub(crate) use reads::scope_runs;
 pub(crate) use remote::Brought;
 
@@ -102,69 +102,6 @@ struct Leaving<'a>(&'a Worker);
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.0.leaving.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// How a run that is being driven is reached.
-pub(crate) struct Port {
-    flag: Arc<Flag>,
-    notes: Mutex<Vec<Note>>,
-    /// The database knows of the lease.
-    leased: AtomicBool,
-}
-
-/// Something a run's task must know.
-pub(crate) enum Note {
-    /// What was told under a fence that has passed is known.
-    Mail(Fence, Delivery),
-    Cancel(Fence),
-    Lost,
-    Claimed(Box<Claimed>),
-}
-
-impl Port {
-    fn new(flag: Arc<Flag>) -> Arc<Port> {
-        Arc::new(Port {
-            flag,
-            notes: Mutex::default(),
-            leased: AtomicBool::new(false),
-        })
-    }
-
-    fn notes(&self) -> MutexGuard<'_, Vec<Note>> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn post(&self, note: Note) {
-        self.notes().push(note);
-        self.flag.wake_by_ref();
-    }
-
-    fn has_notes(&self) -> bool {
-        !self.notes().is_empty()
-    }
-
-    /// Was the run claimed after this, or another under its id, and its task has not taken it up?
-    fn is_claimed(&self, fence: Fence) -> bool {
-        let newer = |note: &Note| {
-            let Note::Claimed(claimed) = note else {
-                return false;
-            };
-            let its = claimed.fence();
-            its != fence && !its.is_before(fence)
-        };
-        self.notes().iter().any(newer)
-    }
-
-    /// Leases up to this are known to the run's task, which has just begun.
-    fn outdated(&self, fence: Fence) {
-        let known = |claimed: &Claimed| claimed.epoch <= fence.epoch;
-        let newer = |note: &Note| !matches!(note, Note::Claimed(claimed) if known(claimed));
-        self.notes().retain(newer);
-    }
-
-    fn take(&self) -> Vec<Note> {
-        std::mem::take(&mut *self.notes())
     }
 }
 
@@ -297,11 +234,18 @@ impl Worker {
     }
 
     fn adopt(self: &Arc<Self>, claimed: Claimed, entry: Entry) {
+        let placed = self.place(&mut self.ports(), claimed);
+        if let Some(placed) = placed {
+            self.launch(placed, entry);
+        }
+    }
+
+    /// Whoever drives the run hears of its claim. Returns what it takes to drive it if nobody does.
+    fn place(&self, ports: &mut FxHashMap<RunId, Arc<Port>>, claimed: Claimed) -> Option<Placed> {
         let run = claimed.run;
-        let mut ports = self.ports();
         if let Some(port) = ports.get(&run) {
             port.post(Note::Claimed(Box::new(claimed)));
-            return;
+            return None;
         }
         let mut births = self.births();
         let ahead = births.ahead(run).cloned();
@@ -309,9 +253,9 @@ impl Worker {
         drop(births);
         if let Some(port) = ahead {
             // Whoever waits for its first round takes it up.
-            self.enter(&mut ports, run, &port);
+            self.enter(ports, run, &port);
             port.post(Note::Claimed(Box::new(claimed)));
-            return;
+            return None;
         }
         let cached = self
             .cache()
@@ -321,13 +265,27 @@ impl Worker {
             .as_ref()
             .map_or_else(Arc::default, |live| live.flag.clone());
         let port = Port::new(flag);
-        self.enter(&mut ports, run, &port);
-        drop(ports);
+        self.enter(ports, run, &port);
+        Some(Placed {
+            claimed,
+            port,
+            cached,
+            birth,
+        })
+    }
+
+    fn launch(self: &Arc<Self>, placed: Placed, entry: Entry) {
+        let Placed {
+            claimed,
+            port,
+            cached,
+            birth,
+        } = placed;
         let unbegun = claimed.head == 1
             && claimed.execution == 1
             && claimed.cancel == roundel_core::CancelMark::None;
         let birth = birth.filter(|_| unbegun);
-        let cached = cached.or_else(|| self.born(run, birth?, &port));
+        let cached = cached.or_else(|| self.born(claimed.run, birth?, &port));
         let worker = self.clone();
         if let Some(mut live) = cached {
             self.counters.found_in_memory.one();
@@ -386,23 +344,29 @@ impl Worker {
 
     /// The run is no longer driven here. If it was claimed meanwhile, it is again.
     fn forget(self: &Arc<Self>, run: RunId) {
+        self.hand_over(run, None);
+    }
+
+    /// The run is no longer driven as it was, but by whoever takes up this claim, or one that came
+    /// meanwhile. All under one lock: who stops must not find nothing in hand in between, and leave
+    /// with a lease.
+    fn hand_over(self: &Arc<Self>, run: RunId, claimed: Option<Box<Claimed>>) {
         let mut ports = self.ports();
-        let notes = ports.get(&run).map(|port| port.take());
-        self.leave(&mut ports, run);
-        drop(ports);
-        let mut notes = notes.unwrap_or_default();
-        let Some(last) = notes
-            .iter()
-            .rposition(|note| matches!(note, Note::Claimed(_)))
-        else {
+        let came = ports.get(&run).map(|port| port.take());
+        let mut notes: Vec<Note> = claimed.map(Note::Claimed).into_iter().collect();
+        notes.extend(came.unwrap_or_default());
+        let Some((claimed, later)) = newest_claim(notes) else {
+            self.leave(&mut ports, run);
             return;
         };
-        let later = notes.split_off(last + 1);
-        if let Some(Note::Claimed(claimed)) = notes.pop() {
-            self.adopt(*claimed, Entry::AtOnce);
-        }
-        if let Some(port) = self.ports().get(&run) {
+        ports.remove(&run);
+        let placed = self.place(&mut ports, claimed);
+        if let Some(port) = ports.get(&run) {
             later.into_iter().for_each(|note| port.post(note));
+        }
+        drop(ports);
+        if let Some(placed) = placed {
+            self.launch(placed, Entry::AtOnce);
         }
     }
 
