@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use roundel_core::{
     Changes, Flow, Hint, Lane, Need, Op, QueueId, QueueRow, Reply, Round, Rows, RunChange, RunId,
-    RunRow, Stage, Start, Then, Timestamp, WorkerId, decide, needs,
+    RunRow, Stage, Then, Timestamp, WorkerId, decide, needs,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -170,17 +170,12 @@ impl Kept {
         self.runs.contains_key(&run)
     }
 
-    /// May an operation well be one that is decided here? A start that asks for a permit is not,
-    /// unless the queue is kept.
-    pub(super) fn is_likely(&self, op: &Op, lanes: &[Lane]) -> bool {
-        if let Op::Start(start) = op
-            && start.claimant.is_some()
-            && start.has_limits(lanes)
-            && !self.has_queue_of(start)
-        {
-            return false;
-        }
-        own_run(op).is_some_and(|(run, is_new)| is_new != self.runs.contains_key(&run))
+    /// May an operation well be one that is decided here? Looked at beside others that are.
+    pub(super) fn is_likely(&self, op: &Op, rows: &mut Rows, now: Timestamp) -> bool {
+        own_run(op).is_some_and(|(run, is_new)| {
+            let here = self.load(rows, run, is_new) && self.load_queue(rows, op, now);
+            here && needs_only(op, run, rows, &mut Vec::new())
+        })
     }
 
     /// Has an operation to do with nothing but its own run, as it is kept, or as a new one?
@@ -191,12 +186,6 @@ impl Kept {
             let here = self.load(&mut rows, run, is_new);
             here && needs_only(op, run, &rows, &mut Vec::new())
         })
-    }
-
-    fn has_queue_of(&self, start: &Start) -> bool {
-        let its =
-            |queue: &QueueId| queue.queue == start.workflow && queue.namespace == start.namespace;
-        self.queues.keys().any(its)
     }
 
     /// Decides these operations in order, up to the first that needs more than what is kept: what
@@ -351,7 +340,7 @@ fn needs_only(op: &Op, run: RunId, rows: &Rows, found: &mut Vec<Need>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use roundel_core::{Claimant, Name, Payload};
+    use roundel_core::{Claimant, Name, Payload, Start};
 
     use super::*;
 

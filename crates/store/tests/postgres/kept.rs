@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use roundel_core::{
-    Claim, Claimant, Flow, Lane, Limit, Name, Op, Outcome, Payload, Policy, QueueId, Register,
-    Reply, RunId, RunState, Signal, Start, Target, Then,
+    Caused, Claim, Claimant, Flow, Lane, Limit, Name, Op, Outcome, Parent, Payload, Policy,
+    QueueId, Register, Reply, RunId, RunState, Signal, Start, Target, Then,
 };
 use roundel_store::{Answered, Ask, Postgres, Request, Sink, Store, ask};
 use roundel_testpg::{Schema, schema};
@@ -192,18 +192,7 @@ fn co_30_permits_that_another_process_gave_to_claims_are_seen() {
     let Some(schema) = schema() else { return };
     let (one, two) = kept_queue(&schema);
     ask(&two, Op::Start(start(2))).expect("a start");
-    let lanes = vec![register(&two)];
-    let (worker, lease, limit) = (WORKER, LEASE, 1);
-    let claim = Op::Claim(Claim {
-        worker,
-        lanes,
-        limit,
-        lease,
-    });
-    match ask(&two, claim) {
-        Ok(Reply::Claimed { runs, .. }) => assert_eq!(runs.len(), 1),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(claim(&two, 1), 1);
     assert!(!takes(&one, 3), "half is left to claims");
 }
 
@@ -256,6 +245,61 @@ fn co_30_starts_that_ask_for_permits_share_a_transaction() {
     let batches = one.metrics().batches - before;
     assert!(batches <= 4, "{batches} transactions");
     assert_eq!(held(&one) as u128, STARTS);
+}
+
+#[test]
+fn children_that_end_at_the_same_time_share_a_transaction() {
+    const CHILDREN: u128 = 200;
+    let Some(schema) = schema() else { return };
+    let one = open(&schema);
+    let run = kept(&one);
+    let numbers = 100..100 + CHILDREN;
+    let mut parent = round(run, 2);
+    for (call, number) in (1..).zip(numbers.clone()) {
+        let parent_is = Parent {
+            run,
+            execution: 1,
+            call,
+        };
+        let child = Start {
+            parent: Some(parent_is),
+            ..start(number)
+        };
+        parent.caused.push(Caused::Child(call, Box::new(child)));
+    }
+    commit(&one, parent).expect("a round with children");
+    let mut left = CHILDREN as usize;
+    while left > 0 {
+        let taken = claim(&one, left);
+        assert!(taken > 0, "{left} are left");
+        left -= taken;
+    }
+    let before = one.metrics().batches;
+    let ends = numbers.map(|number| {
+        let mut end = round(RunId(uuid::Uuid::from_u128(number)), 1);
+        end.then = Then::End(RunState::Completed, Outcome::Value(Payload::null()));
+        Op::Commit(end)
+    });
+    all_at_once(&one, ends);
+    let batches = one.metrics().batches - before;
+    assert!(batches <= 4, "{batches} transactions");
+    assert_eq!(mail(&one, run).0 as u128, CHILDREN);
+}
+
+/// Takes so many at most. Says how many it took.
+fn claim(store: &Postgres, limit: usize) -> usize {
+    let lanes = vec![register(store)];
+    let (worker, lease) = (WORKER, LEASE);
+    let claim = Op::Claim(Claim {
+        worker,
+        lanes,
+        limit,
+        lease,
+    });
+    match ask(store, claim) {
+        Ok(Reply::Claimed { runs, .. }) => runs.len(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A start that asks for a permit.

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use roundel_core::Op;
+use roundel_core::{Op, Rows};
 use sqlx::postgres::PgArguments;
 use tokio::time::timeout;
 
@@ -150,9 +150,15 @@ impl Committer {
     /// need not be.
     fn up_to_stretch(&self, batch: &[Item]) -> usize {
         let mut stretch = 0;
-        let lanes = self.session.known().0;
+        let (lanes, now) = self.session.known();
+        // Without lanes nothing is known of any run.
+        if lanes.is_empty() || batch.len() <= STRETCH {
+            return batch.len();
+        }
+        let mut rows = Rows::default();
+        rows.load_lanes(lanes.to_vec());
         for (at, item) in batch.iter().enumerate().skip(1) {
-            let likely = item.misses == 0 && self.kept.is_likely(item.op(), lanes);
+            let likely = item.misses == 0 && self.kept.is_likely(item.op(), &mut rows, now);
             stretch = if likely { stretch + 1 } else { 0 };
             if stretch == STRETCH {
                 return at + 1 - STRETCH;
