@@ -61,6 +61,8 @@ impl Worker {
     /// Sends a claim, and behind it the first rounds of runs that it is likely to take.
     pub(super) fn send_claim(self: &Arc<Self>, claim: Claim) -> Flight {
         let (runs, rounds): (Vec<_>, Vec<_>) = self.make_ahead(claim.limit).into_iter().unzip();
+        // Not before all of them are made: what they set off cannot be claimed yet.
+        rounds.iter().for_each(|round| self.expect_of(round));
         let rounds = rounds.into_iter().map(|round| Ask::Op(Op::Commit(*round)));
         let asks = std::iter::once(Ask::Op(Op::Claim(claim))).chain(rounds);
         let mut answers = self.post.ask_all(asks.collect()).into_iter();

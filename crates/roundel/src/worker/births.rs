@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundel_core::{Context, Deadlines, Name, Payload, RunId, Start};
+use roundel_core::{Caused, Context, Deadlines, Name, Op, Payload, Round, RunId, Start};
+use roundel_store::Ask;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use super::Port;
+use super::{Port, Worker};
 
 /// Bytes of inputs that are kept.
 const ROOM: usize = 16 << 20;
@@ -107,6 +108,46 @@ impl Birth {
     fn cost(&self) -> usize {
         self.input.size() + self.context.size() + EACH
     }
+}
+
+impl Worker {
+    /// This run is about to be started, and may be claimed here.
+    pub(crate) fn expect(&self, start: &Start) {
+        if let Some(batch) = &start.batch {
+            return batch.members.iter().for_each(|start| self.expect(start));
+        }
+        let soon = start.at.is_none() && start.priority == 0 && start.claimant.is_none();
+        // Another may stand for it, or take its place.
+        let soon = soon && start.dedupe.is_none();
+        let known = self.latest(&start.workflow).is_some();
+        if soon && known && start.namespace == self.config.namespace {
+            self.births().put(start, self.config.cached_for);
+        }
+    }
+
+    /// A round is on its way: what it sets off may be claimed here.
+    pub(super) fn expect_of(&self, round: &Round) {
+        set_off(round).for_each(|start| self.expect(start));
+    }
+
+    /// A run was not started with its first round.
+    pub(super) fn not_begun(&self, ask: &Ask) {
+        if let Ask::Op(Op::Start(start)) = ask
+            && let Some(round) = &start.first
+        {
+            let mut births = self.births();
+            set_off(round).for_each(|start| drop(births.take(start.run)));
+        }
+    }
+}
+
+/// The runs that a round starts.
+fn set_off(round: &Round) -> impl Iterator<Item = &Start> {
+    round.caused.iter().flat_map(|caused| match caused {
+        Caused::Child(_, start) | Caused::Spawn(_, start) => std::slice::from_ref(&**start),
+        Caused::Children(_, starts) => starts.as_slice(),
+        _ => &[],
+    })
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use roundel_core::{
-    Caused, Claimed, Committed, Failure, Lane, Op, Refusal, Reply, Round, RunId, RunState, Start,
-    Started, Then, Timestamp,
+    Claimed, Committed, Failure, Lane, Op, Refusal, Reply, Round, RunId, RunState, Start, Started,
+    Then, Timestamp,
 };
 use roundel_store::{Ask, Error};
 use tokio::sync::oneshot;
@@ -80,17 +80,7 @@ impl Worker {
     ) -> After {
         match turn {
             Turn::Commit(round) => {
-                for caused in &round.caused {
-                    match caused {
-                        Caused::Child(_, start) | Caused::Spawn(_, start) => {
-                            self.expect(start);
-                        }
-                        Caused::Children(_, starts) => {
-                            starts.iter().for_each(|start| self.expect(start));
-                        }
-                        _ => {}
-                    }
-                }
+                self.expect_of(&round);
                 let leaving = matches!(round.then, Then::End(..)).then(|| self.leaving());
                 let ask = Ask::Op(Op::Commit(*round));
                 let since = Instant::now();
@@ -395,7 +385,10 @@ impl Worker {
         let mut live = born.expect("who starts it here has its workflow");
         start.claimant = Some(live.claimant());
         match live.turn(self.store().now()) {
-            Turn::Commit(round) => start.first = Some(round),
+            Turn::Commit(round) => {
+                self.expect_of(&round);
+                start.first = Some(round);
+            }
             Turn::Read(call) => live.read_again(call),
             Turn::Step | Turn::Settle(..) | Turn::Recall(_) | Turn::Wait(_) | Turn::Yield => {}
         }
@@ -404,7 +397,8 @@ impl Worker {
         let (mut started, ask) = match self.post.ask(ask).await {
             Ok((Reply::Started(started), ask)) => (started, ask),
             Ok(_) => unreachable!("a start answers with what it started"),
-            Err((error, _)) => {
+            Err((error, ask)) => {
+                ask.iter().for_each(|ask| self.not_begun(ask));
                 let unknown = matches!(error, Error::Unknown(_));
                 let _ = answer.send(Err(error));
                 if unknown {
@@ -415,6 +409,9 @@ impl Worker {
             }
         };
         let first = started.first.take().map(|first| *first);
+        if !matches!(first, Some(Ok(_))) {
+            self.not_begun(&ask);
+        }
         let mut claimed = std::mem::take(&mut started.claimed);
         // A queue with limits gives its permits to claims alone.
         let mine = first.is_some() || claimed.iter().any(|claimed| claimed.run == run);

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use roundel_core::{
-    Claimed, Lane, LaneId, Name, Op, Register, Release, Reply, RunId, Start, Timestamp, WorkerId,
+    Claimed, Lane, LaneId, Name, Op, Register, Release, Reply, RunId, Timestamp, WorkerId,
 };
 use roundel_store::Store;
 use rustc_hash::FxHashMap;
@@ -177,20 +177,6 @@ impl Worker {
 
     fn births(&self) -> MutexGuard<'_, Births> {
         self.births.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// This run is about to be started, and may be claimed here.
-    pub(crate) fn expect(&self, start: &Start) {
-        if let Some(batch) = &start.batch {
-            return batch.members.iter().for_each(|start| self.expect(start));
-        }
-        let soon = start.at.is_none() && start.priority == 0 && start.claimant.is_none();
-        // Another may stand for it, or take its place.
-        let soon = soon && start.dedupe.is_none();
-        let known = self.latest(&start.workflow).is_some();
-        if soon && known && start.namespace == self.config.namespace {
-            self.births().put(start, self.config.cached_for);
-        }
     }
 
     fn lane_ids(&self) -> Vec<LaneId> {

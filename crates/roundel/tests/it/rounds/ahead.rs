@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use roundel::future::{Either, select};
+use roundel::future::{Either, select, try_join_all};
 use roundel::{Cx, Failure, Handle, Result, Signal, Workflow};
 use roundel_core::Op;
 use roundel_store::Ask;
@@ -17,6 +17,8 @@ use crate::support::{Db, Fault, Process, all, is_round_of, soon, until};
 const BUSY: Workflow<(), ()> = Workflow::named("busy");
 const WAITS: Workflow<bool, u32> = Workflow::named("waits");
 const CROWD: Workflow<u64, ()> = Workflow::named("crowd");
+const FAMILY: Workflow<u64, u64> = Workflow::named("family");
+const CHILD: Workflow<u64, u64> = Workflow::named("child");
 const ONE: Signal<u32> = Signal::named("one");
 const TWO: Signal<u32> = Signal::named("two");
 /// A lease that is lost does not come back while a test waits, and nothing is renewed.
@@ -29,6 +31,8 @@ all![
     whatever_becomes_of_the_claim_and_of_the_round_behind_it_the_run_goes_on,
     a_cancel_between_the_start_and_the_claim_is_heard,
     a_run_that_is_deleted_between_the_start_and_the_claim_is_forgotten,
+    children_of_a_first_round_begin_without_their_journals,
+    children_of_a_start_that_another_stands_for_are_not_begun,
 ];
 
 /// Takes a signal, beside an effect that never ends if it is told so; then another one beside one.
@@ -213,4 +217,49 @@ async fn no_more_runs_are_worked_on_at_once_than_was_said(db: Db) {
             .expect("it ends");
     }
     assert_eq!(at_once[1].load(Ordering::SeqCst), ROOM);
+}
+
+/// A process for runs whose children count how often one of them was begun.
+async fn with_children(db: &Db) -> (Process, Arc<AtomicUsize>) {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = begun.clone();
+    let child = move |cx: Cx, number: u64| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            let work = |_| async move { Ok::<_, Failure>(number) };
+            cx.effect("work", work).await
+        }
+    };
+    let family = |cx: Cx, children: u64| async move {
+        let children = (0..children).map(|number| cx.child(CHILD, &number));
+        let numbers = try_join_all(children).await?;
+        Ok(numbers.into_iter().sum())
+    };
+    let set_up = db.start(|engine| {
+        let engine = engine.register(FAMILY, family).register(CHILD, child);
+        engine.lease(LONG)
+    });
+    (set_up.await, begun)
+}
+
+async fn children_of_a_first_round_begin_without_their_journals(db: Db) {
+    const CHILDREN: u64 = 40;
+    let (process, begun) = with_children(&db).await;
+    let mut run = process.start(FAMILY, &CHILDREN).await.expect("it starts");
+    let sum = soon("its end", run.result()).await.expect("a result");
+    assert_eq!(sum, CHILDREN * (CHILDREN - 1) / 2);
+    assert_eq!(begun.load(Ordering::SeqCst) as u64, CHILDREN);
+    // A claim that was on its way already may be too early for some.
+    let metrics = process.metrics();
+    assert!(metrics.found_in_memory >= CHILDREN / 2, "{metrics:?}");
+}
+
+async fn children_of_a_start_that_another_stands_for_are_not_begun(db: Db) {
+    let (process, begun) = with_children(&db).await;
+    for (key, children) in [("one", 3), ("one", 3), ("one", 3), ("two", 5)] {
+        let start = process.start(FAMILY, &children).key(key);
+        let mut run = start.await.expect("it starts");
+        soon("its end", run.result()).await.expect("a result");
+    }
+    assert_eq!(begun.load(Ordering::SeqCst), 8);
 }
