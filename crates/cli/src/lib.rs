@@ -67,7 +67,7 @@ use roundel::EngineBuilder;
 pub use database::{Database, Place};
 pub use doctor::Doctor;
 pub use exit::Exit;
-pub use remote::{Remote, unknown_arguments};
+pub use remote::{Remote, on_servers, unknown_arguments};
 
 use exit::Result;
 use show::Output;

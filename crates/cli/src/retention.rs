@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use roundel::{Client, EndedTrees, Keep, Name, Retention as Kept, Timestamp};
 use roundel_server::view;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failed, Result};
 use crate::many::{agreed, counted};
@@ -128,6 +128,23 @@ impl Set {
         screen.flush()?;
         Ok(Exit::Done)
     }
+}
+
+/// The same, as a server told it.
+pub(crate) fn told(answer: &Value) -> String {
+    let keep = |value: &Value| match value.as_u64() {
+        Some(millis) => Some(Keep::Millis(millis)),
+        None => (value == "ever").then_some(Keep::Ever),
+    };
+    let workflows = answer["workflows"].as_object().into_iter().flatten();
+    let named = |(name, value): (&String, &Value)| {
+        let name = Name::new(name.clone()).ok();
+        name.zip(keep(value))
+    };
+    in_words(&Kept {
+        ended: keep(&answer["ended"]),
+        workflows: workflows.filter_map(named).collect(),
+    })
 }
 
 /// How long things are kept, as far as it is known here.

@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Read};
 
 use clap::Args;
-use roundel::{Client, Table, Value};
+use roundel::{Client, Table};
 use roundel_core::limits::{SQL_BYTES, SQL_ROWS};
 use roundel_server::view::cell;
 use serde_json::{Map, Value as Json};
@@ -24,79 +24,130 @@ pub struct Sql {
     statement: Option<String>,
     /// How many rows at most, up to 10,000.
     #[arg(long, default_value_t = 100, value_name = "ROWS")]
-    limit: usize,
+    pub(crate) limit: usize,
     /// List the views and tables that there are, with their columns.
     #[arg(long)]
-    views: bool,
+    pub(crate) views: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-pub(crate) async fn run(args: &Sql, client: &Client) -> Result<Exit> {
-    let table = if args.views {
-        client.views().await?
-    } else {
-        client.sql(statement(args)?, args.limit).await?
-    };
-    let mut screen = args.output.screen();
-    if args.output.json {
-        for row in &table.rows {
-            screen.json(&object(&table.columns, row));
+/// What was found, wherever it was asked.
+pub(crate) struct Found {
+    columns: Vec<String>,
+    rows: Vec<Vec<Json>>,
+    more: bool,
+}
+
+impl Found {
+    /// As a server tells it.
+    pub(crate) fn of(answer: &Json) -> Found {
+        let list = |value: &Json| value.as_array().cloned().unwrap_or_default();
+        let columns = list(&answer["columns"]);
+        Found {
+            columns: columns.iter().map(text).collect(),
+            rows: list(&answer["rows"]).iter().map(list).collect(),
+            more: answer["more"] == true,
         }
-    } else if args.views {
-        for row in &table.rows {
-            let [kind, name, columns] = [0, 1, 2].map(|at| text(&row[at]));
+    }
+}
+
+impl From<Table> for Found {
+    fn from(table: Table) -> Found {
+        let rows = table.rows.iter();
+        Found {
+            rows: rows.map(|row| row.iter().map(cell).collect()).collect(),
+            columns: table.columns,
+            more: table.more,
+        }
+    }
+}
+
+pub(crate) async fn run(args: &Sql, client: &Client) -> Result<Exit> {
+    if !args.views {
+        let found = client.sql(args.statement()?, args.limit).await?;
+        return args.show(&found.into());
+    }
+    let found = Found::from(client.views().await?);
+    let rows = found.rows.iter();
+    let views: Vec<Json> = rows.map(|row| object(&found.columns, row)).collect();
+    args.show_views(&views)
+}
+
+impl Sql {
+    /// Rows with the names of their columns.
+    pub(crate) fn show(&self, found: &Found) -> Result<Exit> {
+        let mut screen = self.output.screen();
+        if self.output.json {
+            for row in &found.rows {
+                screen.json(&object(&found.columns, row));
+            }
+        } else {
+            let heads: Vec<Column<'_>> = found.columns.iter().map(|head| column(head)).collect();
+            let rows: Vec<Vec<Cell>> = found.rows.iter().map(|row| cells(row)).collect();
+            show(&mut screen, &heads, &rows);
+        }
+        screen.flush()?;
+        if found.more {
+            let shown = counted(found.rows.len(), "row");
+            let most = match self.limit < SQL_ROWS {
+                true => "; --limit shows more",
+                false => "",
+            };
+            self.output
+                .note(&format!("{shown}, and there are more{most}"));
+        }
+        Ok(Exit::Done)
+    }
+
+    /// What there is to ask.
+    pub(crate) fn show_views(&self, views: &[Json]) -> Result<Exit> {
+        let mut screen = self.output.screen();
+        for view in views {
+            if self.output.json {
+                screen.json(view);
+                continue;
+            }
+            let [kind, name] = ["kind", "name"].map(|field| clean(&text(&view[field])));
+            let columns = match &view["columns"] {
+                Json::Array(names) => names.iter().map(text).collect::<Vec<_>>().join(", "),
+                other => text(other),
+            };
             let kind = screen.paint(Style::Dim, &format!("{kind:<6}"));
-            let name = screen.paint(Style::Head, &clean(&name));
+            let name = screen.paint(Style::Head, &name);
             screen.line(&format!("{kind} {name}"));
             for line in screen.wrapped(&columns, 9) {
                 screen.line(&format!("         {line}"));
             }
         }
-    } else {
-        let heads: Vec<Column<'_>> = table.columns.iter().map(|head| column(head)).collect();
-        let rows: Vec<Vec<Cell>> = table.rows.iter().map(|row| cells(row)).collect();
-        show(&mut screen, &heads, &rows);
+        screen.flush()?;
+        Ok(Exit::Done)
     }
-    screen.flush()?;
-    note(args, &table);
-    Ok(Exit::Done)
-}
 
-fn note(args: &Sql, table: &Table) {
-    if table.more {
-        let shown = counted(table.rows.len(), "row");
-        let most = match args.limit < SQL_ROWS {
-            true => "; --limit shows more",
-            false => "",
-        };
-        args.output
-            .note(&format!("{shown}, and there are more{most}"));
+    /// What is asked.
+    pub(crate) fn statement(&self) -> Result<String> {
+        if let Some(text) = self.statement.as_ref().filter(|text| *text != "-") {
+            return Ok(text.clone());
+        }
+        let input = std::io::stdin();
+        if self.statement.is_none() && input.is_terminal() {
+            return Err(Failed::usage(
+                "there is no statement; write one, or list what there is with --views",
+            ));
+        }
+        let mut text = String::new();
+        let most = SQL_BYTES as u64 + 1;
+        input
+            .lock()
+            .take(most)
+            .read_to_string(&mut text)
+            .map_err(|error| Failed::usage(format!("the statement cannot be read: {error}")))?;
+        Ok(text)
     }
-}
-
-fn statement(args: &Sql) -> Result<String> {
-    if let Some(text) = args.statement.as_ref().filter(|text| *text != "-") {
-        return Ok(text.clone());
-    }
-    let input = std::io::stdin();
-    if args.statement.is_none() && input.is_terminal() {
-        return Err(Failed::usage(
-            "there is no statement; write one, or list what there is with --views",
-        ));
-    }
-    let mut text = String::new();
-    let most = SQL_BYTES as u64 + 1;
-    input
-        .lock()
-        .take(most)
-        .read_to_string(&mut text)
-        .map_err(|error| Failed::usage(format!("the statement cannot be read: {error}")))?;
-    Ok(text)
 }
 
 /// Names and values; a name that is there twice gets a number, since an object has each once.
-fn object(columns: &[String], row: &[Value]) -> Json {
+fn object(columns: &[String], row: &[Json]) -> Json {
     let mut object = Map::new();
     for (name, value) in columns.iter().zip(row) {
         let mut key = name.clone();
@@ -105,7 +156,7 @@ fn object(columns: &[String], row: &[Value]) -> Json {
             key = format!("{name}_{number}");
             number += 1;
         }
-        object.insert(key, cell(value));
+        object.insert(key, value.clone());
     }
     Json::Object(object)
 }
@@ -115,17 +166,17 @@ fn column(head: &str) -> Column<'_> {
     Column { head, gives_way }
 }
 
-fn cells(row: &[Value]) -> Vec<Cell> {
-    let shown = |value: &Value| match value {
-        Value::Null => (Style::Dim, "null".to_owned()),
+fn cells(row: &[Json]) -> Vec<Cell> {
+    let shown = |value: &Json| match value {
+        Json::Null => (Style::Dim, "null".to_owned()),
         value => plain(crate::show::cut(&text(value), WIDEST)),
     };
     row.iter().map(shown).collect()
 }
 
-fn text(value: &Value) -> String {
-    match cell(value) {
-        Json::String(text) => text,
+fn text(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
         other => other.to_string(),
     }
 }
@@ -137,7 +188,7 @@ mod tests {
     #[test]
     fn two_columns_of_one_name_are_both_there() {
         let columns = ["a", "a", "b"].map(String::from);
-        let row = [1, 2, 3].map(Value::Integer);
+        let row = [1, 2, 3].map(Json::from);
         let object = object(&columns, &row);
         assert_eq!(object.to_string(), r#"{"a":1,"a_2":2,"b":3}"#);
     }

@@ -34,6 +34,10 @@ pub enum Entry {
         /// What flowed down to it.
         #[serde(default, skip_serializing_if = "Context::is_empty")]
         context: Context,
+        /// When it may begin, if that is later than its start: what it waits for until then is
+        /// nobody's delay.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        due: Option<Timestamp>,
     },
     /// A call began; its end is another entry.
     Begun {
@@ -437,6 +441,7 @@ mod tests {
                 input: Payload::null(),
                 unsettled: Some(2),
                 context: Context::default(),
+                due: Some(Timestamp(7)),
             },
             Entry::Begun {
                 call: 1,

@@ -38,6 +38,8 @@ const FILES: &[(&str, &str, &str)] = files![
     "runs.js" SCRIPT,
     "schedules.js" SCRIPT,
     "sql.js" SCRIPT,
+    "states.js" SCRIPT,
+    "timeline.js" SCRIPT,
     "topics.js" SCRIPT,
     "workers.js" SCRIPT,
 ];

@@ -154,6 +154,7 @@ fn short(page: &Value) -> Value {
     if let Some(fields) = run.as_object_mut() {
         for beside in [
             "journal",
+            "timeline",
             "journal_of_execution",
             "why",
             "ready_at",

@@ -9,6 +9,7 @@ mod http;
 mod many;
 mod show;
 mod table;
+mod undo;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ use serde_json::Value;
 use crate::exit::{Exit, Failed, Result};
 use crate::payload;
 use crate::show::Output;
+use crate::sql::{Found, Sql};
 use crate::start::{label, span};
 use http::{Request, Server, encoded};
 use table::{ROWS, Row, Sent, Shown};
@@ -68,6 +70,12 @@ impl Remote {
         let many = many::is_meant(row, leaf);
         refuse_others(row, leaf, if many { many::ARGS } else { &[] })?;
         let server = Server::new(&self.url, self.ca.as_ref(), self.token_file.as_ref())?;
+        if row.command == "sql" {
+            return sql(&server, leaf).await;
+        }
+        if row.command == "runs undo" && !undo::is_meant(&server, self, row, leaf, output).await? {
+            return Ok(Exit::Done);
+        }
         if many {
             return self.many(&server, row, leaf, output).await;
         }
@@ -185,6 +193,24 @@ impl Remote {
     }
 }
 
+/// A statement, which sees all namespaces; or what there is to ask.
+async fn sql(server: &Server, leaf: &ArgMatches) -> Result<Exit> {
+    let args = Sql::from_arg_matches(leaf).map_err(|error| Failed::usage(error.to_string()))?;
+    let ask = |method, path: &str, body| Request {
+        method,
+        path: path.to_owned(),
+        body,
+    };
+    if args.views {
+        let found = server.ask(ask("GET", "/api/v1/sql/views", None)).await?;
+        return args.show_views(found["items"].as_array().map_or(&[], Vec::as_slice));
+    }
+    let statement = Value::from(args.statement()?).to_string();
+    let body = object(&[("statement", statement), ("limit", args.limit.to_string())]);
+    let found = server.ask(ask("POST", "/api/v1/sql", Some(body))).await?;
+    args.show(&Found::of(&found))
+}
+
 /// A JSON object of values that are JSON.
 fn object(fields: &[(&str, String)]) -> String {
     let fields = fields.iter();
@@ -271,6 +297,12 @@ fn lacks(command: &str) -> Failed {
         "`{command}` needs the database itself, which --db names; on a server there are: {}",
         known.join(", ")
     ))
+}
+
+/// The commands that a server answers: for a test of the reference.
+#[doc(hidden)]
+pub fn on_servers() -> Vec<&'static str> {
+    ROWS.iter().map(|row| row.command).collect()
 }
 
 /// The rows against the commands: for a test of the whole command.

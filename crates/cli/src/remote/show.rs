@@ -1,9 +1,10 @@
 //! What a server answered, for people and for programs. Nothing of it is trusted: control
 //! characters are shown as text.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::table::Shown;
+use crate::retention;
 use crate::show::table::{self, flexible, plain};
 use crate::show::{Output, Screen, Style, clean, time};
 
@@ -34,6 +35,11 @@ pub(super) fn list(output: &Output, screen: &mut Screen, shown: Shown, items: &[
 }
 
 pub(super) fn one(output: &Output, screen: &mut Screen, shown: Shown, answer: &Value) {
+    match shown {
+        Shown::Count => return count(output, screen, answer),
+        Shown::Times => return times(output, screen, answer),
+        _ => {}
+    }
     if output.json {
         screen.json(answer);
         return;
@@ -47,10 +53,52 @@ pub(super) fn one(output: &Output, screen: &mut Screen, shown: Shown, answer: &V
                 screen.line(&format!("… {left} more"));
             }
         }
+        Shown::Retention => screen.line(&retention::told(answer)),
+        Shown::Set => screen.line(&clean(&set(answer))),
         Shown::Field(name) if !answer[name].is_null() => {
             screen.line(&clean(&text(name, &answer[name])));
         }
+        _ if is_empty(answer) => screen.line("done"),
         _ => fields(screen, answer, &[]),
+    }
+}
+
+/// There is nothing to say of it but that it was done.
+fn is_empty(answer: &Value) -> bool {
+    let fields = answer.as_object();
+    fields.is_none_or(|fields| fields.values().all(Value::is_null))
+}
+
+/// How many there are in all groups.
+fn count(output: &Output, screen: &mut Screen, answer: &Value) {
+    let groups = answer["items"].as_array().into_iter().flatten();
+    let count: u64 = groups.filter_map(|group| group["count"].as_u64()).sum();
+    match output.json {
+        true => screen.json(&json!({ "parked": count })),
+        false => screen.line(&count.to_string()),
+    }
+}
+
+fn times(output: &Output, screen: &mut Screen, answer: &Value) {
+    let times = answer["times"].as_array().map_or(&[][..], Vec::as_slice);
+    for at in times {
+        match output.json {
+            true => screen.json(&json!({ "at": at })),
+            false => screen.line(&clean(&text("", at))),
+        }
+    }
+    if times.is_empty() {
+        output.note("it starts nothing by itself: it is paused, or its times are over");
+    }
+}
+
+/// What became of a schedule, and when it starts something next.
+fn set(answer: &Value) -> String {
+    let schedule = &answer["schedule"];
+    let (name, set) = (text("", &schedule["name"]), text("", &answer["set"]));
+    match &schedule["next"] {
+        Value::String(next) => format!("`{name}` is {set}; next: {next}"),
+        _ => format!("`{name}` is {set}; it has no next time"),
     }
 }
 
@@ -74,7 +122,9 @@ pub(super) fn head(screen: &mut Screen, answer: &Value) {
     fields(
         screen,
         answer,
-        &["journal", "why", "children", "mailbox", "labels"],
+        &[
+            "journal", "timeline", "why", "children", "mailbox", "labels",
+        ],
     );
     why(screen, answer);
     screen.line("");

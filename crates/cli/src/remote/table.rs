@@ -43,6 +43,14 @@ pub(super) enum Shown {
     Field(&'static str),
     /// All its fields.
     Fields,
+    /// How many its items are for, together.
+    Count,
+    /// How long things are kept, in words.
+    Retention,
+    /// A schedule that was set.
+    Set,
+    /// The next times of a schedule.
+    Times,
 }
 
 /// What a command asks for.
@@ -93,7 +101,9 @@ pub(super) const ROWS: &[Row] = rows! {
     "runs cancel" POST "runs/{}/cancel" [
         ("runs", Sent::Path), ("without_undo", Sent::Flag("without_undo")), REASON
     ] Shown::Fields;
-    "runs undo" POST "runs/{}/undo" [BY_PATH, YES, REASON] Shown::Fields;
+    "runs undo" POST "runs/{}/undo" [
+        BY_PATH, YES, ("preview", Sent::Here), REASON
+    ] Shown::Fields;
     "runs patch" POST "runs/{}/patch" [
         BY_PATH, ("patch", Sent::Json("patch")), ("if_version", Sent::Number("if_version")), REASON
     ] Shown::Fields;
@@ -106,6 +116,13 @@ pub(super) const ROWS: &[Row] = rows! {
         ("version", Sent::Number("version")), ("priority", Sent::Number("priority")),
         ("flow_key", Sent::Text("flow_key")), ("delay", Sent::Millis("delay_ms"))
     ] Shown::Field("run");
+    "runs resume" POST "parked/{}/retry" [
+        BY_PATH, ("input", Sent::Json("input")), ("skip", Sent::Instead("skip")), REASON
+    ] Shown::Fields;
+    "runs accept" POST "parked/{}/accept" [BY_PATH, REASON] Shown::Fields;
+    "runs complete" POST "parked/{}/complete" [
+        BY_PATH, ("value", Sent::Json("value")), REASON
+    ] Shown::Fields;
     "signal" POST "runs/{}/signals" [
         BY_PATH, ("signal", Sent::Text("signal")), ("payload", Sent::Json("payload")),
         ("key", Sent::Text("key"))
@@ -118,6 +135,14 @@ pub(super) const ROWS: &[Row] = rows! {
         ("topic", Sent::Path), ("payload", Sent::Json("payload"))
     ] Shown::Fields;
     "topics" GET "topics" [] Shown::List(&["topic", "subscribers", "publications", "unheard"]);
+    "topics show" GET "topics/{}/publications" [("topic", Sent::Path), LIMIT]
+        Shown::List(&["publication", "at", "heard", "payload", "by"]);
+    "topics subscribe" PUT "topics/{}/subscribers/{}" [
+        ("topic", Sent::Path), ("workflow", Sent::Path), REASON
+    ] Shown::Fields;
+    "topics unsubscribe" DELETE "topics/{}/subscribers/{}" [
+        ("topic", Sent::Path), ("workflow", Sent::Path), ("reason", Sent::Query("reason"))
+    ] Shown::Fields;
     "commands send" POST "commands/{}" [
         ("queue", Sent::Path), ("payload", Sent::Json("payload")), ("id", Sent::Text("id")),
         ("label", Sent::Labels("labels")), ("priority", Sent::Number("priority")),
@@ -139,12 +164,29 @@ pub(super) const ROWS: &[Row] = rows! {
     ] Shown::Fields;
     "queues pause" POST "queues/{}/pause" [("queue", Sent::Path), REASON] Shown::Fields;
     "queues resume" POST "queues/{}/resume" [("queue", Sent::Path), REASON] Shown::Fields;
+    "retention show" GET "retention" [] Shown::Retention;
     "retention set" PUT "retention" [
         ("keep", Sent::Keep("keep")), ("workflow", Sent::Text("workflow")), REASON
-    ] Shown::Fields;
+    ] Shown::Retention;
     "schedules list" GET "schedules" [LIMIT]
         Shown::List(&["schedule", "words", "paused", "next_at"]);
     "schedules show" GET "schedules/{}" [("name", Sent::Path)] Shown::Fields;
+    "schedules add" PUT "schedules/{}" [
+        ("name", Sent::Path), ("workflow", Sent::Text("workflow")),
+        ("command", Sent::Text("command")), ("input", Sent::Json("input")),
+        ("cron", Sent::Text("cron")), ("zone", Sent::Text("zone")),
+        ("every", Sent::Millis("every_ms")), ("once", Sent::Text("once")),
+        ("overlap", Sent::Text("overlap")), ("catch_up", Sent::Text("catch_up")),
+        ("grace", Sent::Millis("grace_ms")), REASON
+    ] Shown::Set;
+    "schedules backfill" POST "schedules/{}/backfill" [
+        ("name", Sent::Path), ("from", Sent::Text("first")), ("to", Sent::Text("last")), REASON
+    ] Shown::Fields;
+    "schedules next" GET "schedules/{}" [("name", Sent::Path), ("count", Sent::Query("times"))]
+        Shown::Times;
+    "schedules remove" DELETE "schedules/{}" [
+        ("name", Sent::Path), ("reason", Sent::Query("reason"))
+    ] Shown::Fields;
     "schedules pause" POST "schedules/{}/pause" [("name", Sent::Path), REASON] Shown::Fields;
     "schedules resume" POST "schedules/{}/resume" [("name", Sent::Path), REASON] Shown::Fields;
     "schedules run" POST "schedules/{}/run" [("name", Sent::Path), REASON] Shown::Field("key");
@@ -152,6 +194,10 @@ pub(super) const ROWS: &[Row] = rows! {
         ("workflow", Sent::Query("workflow")), ("label", Sent::Query("label")),
         ("code", Sent::Query("code")), ("group", Sent::Query("group")), LIMIT
     ] PARKED;
+    "parked count" GET "parked/groups" [
+        ("workflow", Sent::Query("workflow")), ("label", Sent::Query("label")),
+        ("code", Sent::Query("code"))
+    ] Shown::Count;
     "parked groups" GET "parked/groups" [
         ("workflow", Sent::Query("workflow")), ("label", Sent::Query("label")),
         ("code", Sent::Query("code"))
@@ -175,9 +221,16 @@ pub(super) const ROWS: &[Row] = rows! {
     "parked offer" POST "parked/{}/offer" [("runs", Sent::Path), REASON] Shown::Fields;
     "parked discard" POST "parked/{}/discard" [("runs", Sent::Path), REASON] Shown::Fields;
     "facts list" GET "facts" [
-        ("kind", Sent::Query("kind")), ("stream", Sent::Query("stream")), LIMIT
+        ("kind", Sent::Query("kind")), ("stream", Sent::Query("stream")),
+        ("run", Sent::Query("run")), LIMIT
     ] Shown::List(&["position", "id", "kind", "stream", "at"]);
     "facts show" GET "facts/{}" [("id", Sent::Path)] Shown::Fields;
+    "documents list" GET "documents" [("prefix", Sent::Query("prefix")), LIMIT]
+        Shown::List(&["path", "version", "at", "value"]);
+    "sql" POST "sql" [
+        ("statement", Sent::Text("statement")), ("limit", Sent::Number("limit")),
+        ("views", Sent::Here)
+    ] Shown::Fields;
     "documents get" GET "documents/{}" [("path", Sent::Path)] Shown::Fields;
     "audit" GET "audit" [
         ("run", Sent::Query("run")), ("by", Sent::Query("by")), LIMIT

@@ -42,16 +42,16 @@ pub struct Add {
 #[group(required = true)]
 struct Times {
     /// At the times of a cron expression: `minute hour day month weekday`, or the second first.
-    #[arg(long, group = "times")]
+    #[arg(long, group = "When")]
     cron: Option<String>,
     /// The time zone of the cron expression, such as `Europe/Zurich`; UTC unless said.
     #[arg(long, requires = "cron")]
     zone: Option<String>,
     /// Every so often from now on, such as `90s`, `15min`, `2h` or `3d`.
-    #[arg(long, group = "times", value_parser = span, value_name = "TIME")]
+    #[arg(long, group = "When", value_parser = span, value_name = "TIME")]
     every: Option<Duration>,
     /// Once, at this time, such as `2026-11-16T03:00:00+01:00`.
-    #[arg(long, group = "times", value_parser = read_instant, value_name = "TIME")]
+    #[arg(long, group = "When", value_parser = read_instant, value_name = "TIME")]
     once: Option<Timestamp>,
 }
 

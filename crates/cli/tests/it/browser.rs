@@ -86,23 +86,84 @@ fn o_an_operator_sees_and_mends_the_demo_in_a_browser() {
     page.shows("Workflows");
     demo.says("The shop stays open");
     sees_a_tree(&page);
+    sees_where_the_time_went(&page);
     watches_a_rollback(&page);
     mends_what_is_parked(&page);
     pauses_a_queue(&page);
     sees_the_rest(&page);
     page.is_sound();
+    let home = link.replace(&link[link.find("login").expect("a path")..], "ui/");
+    is_narrow(&browser.page((400, 800), "light"), &home);
     let dark = browser.page((1280, 800), "dark");
-    dark.go(&link.replace(&link[link.find("login").expect("a path")..], "ui/"));
+    dark.go(&home);
     dark.shows("Workflows");
     dark.until("document.querySelectorAll('.spark').length > 3");
+    if std::env::var_os("ROUNDEL_PICTURES").is_some() {
+        // A line with something in it: it gets a point in a second.
+        dark.until("document.querySelector('.spark polyline').points.length > 20");
+    }
     picture(&dark, "overview-dark");
     dark.is_sound();
+}
+
+/// On a telephone nothing is wider than the page, and a row says what its cells are.
+fn is_narrow(page: &Page, home: &str) {
+    page.go(home);
+    page.shows("Workflows");
+    let run = "(await (await fetch('../api/v1/default/runs?workflow=order')).json()).items[0].run";
+    let run = page.value(&format!("(async () => `run/${{{run}}}`)()"));
+    let pages = [
+        "overview",
+        "runs",
+        "parked",
+        "queues",
+        "topics",
+        "schedules",
+        "batches",
+        "facts",
+        "workers",
+        "audit",
+        "sql",
+    ];
+    for at in pages.into_iter().chain(run.as_str()) {
+        page.value(&format!("location.hash = '#/default/{at}'"));
+        let title = match at.split_once('/') {
+            Some(_) => "order",
+            None => at,
+        };
+        page.until(&format!(
+            "document.querySelector('h1')?.innerText.toLowerCase().startsWith('{title}')"
+        ));
+        page.until("document.querySelector('#page tbody tr, #page p.dim')");
+        page.until("document.documentElement.scrollWidth <= 400");
+    }
+    let named = "getComputedStyle(document.querySelector('td[data-in=key]'), '::before').content";
+    page.value("location.hash = '#/default/runs'");
+    page.until(&format!("{named} === '\"key\"'"));
+    page.is_sound();
 }
 
 /// All that an order set off, by whom.
 fn sees_a_tree(page: &Page) {
     page.value("location.hash = '#/default/runs?workflow=order&state=completed'");
     page.until("document.querySelectorAll('tbody a').length > 2");
+    // How many there are in each state, each a way to those, with the workflow.
+    let of = "document.querySelector('.states a[aria-current]')";
+    page.until(&format!("{of}?.innerText === 'completed'"));
+    let count = format!("Number({of}.parentNode.innerText.split(' ')[1])");
+    assert!(
+        page.value(&count).as_i64() > Some(2),
+        "{}",
+        page.value(&count)
+    );
+    page.click((".states li", "rolled back"), "rolled back");
+    page.until(&format!("{of}?.innerText === 'rolled back'"));
+    assert_eq!(
+        page.value("location.hash"),
+        "#/default/runs?workflow=order&state=rolled_back"
+    );
+    page.value("location.hash = '#/default/runs?workflow=order&state=completed'");
+    page.until(&format!("{of}?.innerText === 'completed'"));
     page.value("document.querySelector('tbody a').focus()");
     page.press("\r");
     page.until("document.querySelector('.tree')?.innerText.includes('shipping')");
@@ -113,6 +174,32 @@ fn sees_a_tree(page: &Page) {
             "{tree}"
         );
     }
+}
+
+/// A payment whose service was busy: its attempts, and the pauses between them.
+fn sees_where_the_time_went(page: &Page) {
+    let busy = "(async () => { for (;;) { \
+        const at = '../api/v1/default/runs'; \
+        const list = await (await fetch(`${at}?workflow=payment&limit=100`)).json(); \
+        for (const { run } of list.items) { \
+            const { timeline } = await (await fetch(`${at}/${run}`)).json(); \
+            const failed = ({ parts }) => parts.filter((one) => one.failure).length > 1; \
+            if (timeline.bars.some(failed)) return run; \
+        } \
+        await new Promise((told) => setTimeout(told, 200)); } })()";
+    let run = page.value(busy);
+    let run = run.as_str().expect("a run");
+    page.value(&format!("location.hash = '#/default/run/{run}'"));
+    page.until("document.querySelector('h1')?.innerText.startsWith('payment')");
+    let of = "document.querySelector('.bars button.parts')";
+    page.until(&format!("{of}.innerText.endsWith(' failed')"));
+    page.value(&format!("{of}.focus()"));
+    page.press("\r");
+    page.shows("pause before attempt 2 (");
+    page.shows("attempt 2, from when it may begin (");
+    page.shows("failed: the service is busy");
+    page.value("window.scrollTo(0, 0)");
+    picture(page, "timeline");
 }
 
 /// An order of more mirrors than the carrier takes: from its begin to its end, on one page.
@@ -151,6 +238,15 @@ fn watches_a_rollback(page: &Page) {
         tree.contains("parcel failed") && tree.contains("undone"),
         "{tree}"
     );
+    let bars = page.value("document.querySelector('table.bars').innerText");
+    let bars = bars.as_str().unwrap_or_default();
+    for part in [
+        "rolls back: it failed",
+        "roll back what publish `placed` set off",
+        "undo `open`",
+    ] {
+        assert!(bars.contains(part), "`{part}` is missing: {bars}");
+    }
     page.value("window.scrollTo(0, 0)");
     picture(page, "rollback");
 }

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 73] = [
+const COMMANDS: [&[&str]; 80] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -58,8 +58,15 @@ const COMMANDS: [&[&str]; 73] = [
     &["parked", "replay"],
     &["parked", "offer"],
     &["parked", "discard"],
+    &["facts", "list"],
+    &["facts", "show"],
     &["facts", "append"],
     &["facts", "incoming"],
+    &["documents", "list"],
+    &["documents", "get"],
+    &["projections", "list"],
+    &["projections", "rebuild"],
+    &["projections", "skip"],
     &["tick"],
     &["audit"],
     &["audit", "verify"],
@@ -106,6 +113,37 @@ fn every_command_and_flag_is_in_the_reference() {
     let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     for name in names.filter(|name| !name.is_empty() && *name != "help") {
         assert!(REFERENCE.contains(&format!("`{name}")), "{name}");
+    }
+}
+
+#[test]
+fn every_command_is_said_to_be_for_a_server_too_or_for_a_database_only() {
+    let section = REFERENCE.split("\n## On a server\n").nth(1);
+    let section = section.and_then(|rest| rest.split("\n## ").next());
+    let section = section.expect("a section");
+    let (there, only) = section.split_once("| a database only |").expect("a row");
+    // By its words, or by its last word after the first of them: `runs`: `list`, `show`.
+    let named = |text: &str, command: &[&str]| {
+        let whole = format!("`{}`", command.join(" "));
+        text.split([';', '|']).any(|part| {
+            let mut words = part.split('`').skip(1).step_by(2);
+            let of_group = words.next() == Some(command[0]) && command.len() > 1;
+            part.trim().starts_with(&whole)
+                || (of_group && words.any(|word| word == command[command.len() - 1]))
+        })
+    };
+    let served = roundel_cli::on_servers();
+    for command in COMMANDS.iter().filter(|command| !command.is_empty()) {
+        let text = command.join(" ");
+        let (by, other) = match served.contains(&text.as_str()) {
+            true => (there, only),
+            false => (only, there),
+        };
+        assert!(named(by, command), "`{text}` is not named where it belongs");
+        assert!(
+            !named(other, command),
+            "`{text}` is named where it does not belong"
+        );
     }
 }
 

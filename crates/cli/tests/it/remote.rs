@@ -22,7 +22,19 @@ impl Server {
     /// With these arguments more; it is reached as `localhost`.
     fn start_by(scheme: &str, place: &Place, role: &str, more: &[&str]) -> Server {
         let add = ["tokens", "add", "ada", "--role", role, "--json"];
-        let added = said(&mut place.command(&add)).ok().json();
+        Server::start_for(&add, scheme, place, more)
+    }
+
+    /// For a token of these namespaces.
+    fn start_in(place: &Place, role: &str, places: &str) -> Server {
+        let add = [
+            "tokens", "add", "ada", "--role", role, "--json", "--in", places,
+        ];
+        Server::start_for(&add, "http", place, &[])
+    }
+
+    fn start_for(add: &[&str], scheme: &str, place: &Place, more: &[&str]) -> Server {
+        let added = said(&mut place.command(add)).ok().json();
         let token = added["token"].as_str().expect("a token").to_owned();
         let serve = [
             "--db",
@@ -118,6 +130,7 @@ async fn a_server_answers_as_its_database_does() {
         assert!(!there.is_empty(), "{args:?}");
     }
     let shown = ask(&["runs", "show", "k"]).ok().out;
+    assert!(!shown.contains("timeline"), "it is for screens: {shown}");
     for part in ["ask", "started `ask`", "waiting"] {
         assert!(shown.contains(part), "`{part}` is missing: {shown}");
     }
@@ -153,6 +166,17 @@ async fn what_a_server_does_not_have_is_said() {
     ask(&["runs", "show", "no"]).fails(3, &["404", "not_found"]);
     ask(&["start", "greet"]).fails(1, &["403", "forbidden", "--role"]);
     ask(&["verify"]).fails(2, &["`verify` needs the database itself", "runs list"]);
+    ask(&["retention", "run", "--older-than", "1d"]).fails(
+        2,
+        &[
+            "`retention run` needs the database",
+            "--db",
+            "retention show",
+        ],
+    );
+    ask(&["retention", "show", "--older-than", "1d"]).fails(2, &["does not know `older-than`"]);
+    ask(&["audit", "verify"]).fails(2, &["`audit verify` needs the database"]);
+    ask(&["sql", "SELECT 1"]).fails(1, &["403"]);
     ask(&["backup", "a.db"]).fails(2, &["`backup` needs the database"]);
     ask(&[
         "runs",
@@ -333,8 +357,172 @@ async fn how_long_things_are_kept_is_set_on_a_server_by_those_who_may_delete() {
     assert_eq!(greet.ok().json()["workflows"]["greet"], "ever");
     let shown = place.run(&["retention", "show"]).ok().err;
     assert!(shown.contains("`greet` for ever"), "{shown}");
+    // On a server it says the same, to whoever may look.
+    let told = admin.run(&place, &["retention", "show"]).ok().out;
+    assert_eq!(told, "kept: `greet` for ever, the rest 30 d\n");
+    let told = admin
+        .run(&place, &["retention", "show", "--json"])
+        .ok()
+        .json();
+    assert_eq!(
+        (&told["ended"], &told["workflows"]["greet"]),
+        (&2_592_000_000_u64.into(), &"ever".into())
+    );
     assert_eq!(
         set(&["program", "--json"]).ok().json()["ended"],
         Value::Null
+    );
+}
+
+/// Who listens, what was published, and that somebody listens no more.
+fn subscribed(place: &Place, ask: &dyn Fn(&[&str]) -> Said) {
+    ask(&[
+        "topics",
+        "subscribe",
+        "news",
+        "greet",
+        "--reason",
+        "curious",
+    ])
+    .ok();
+    ask(&["publish", "news", "\"rain\""]).ok();
+    let shown = ["topics", "show", "news", "--json"];
+    assert_eq!(ask(&shown).ok().out, place.run(&shown).ok().out);
+    assert_eq!(ask(&shown).ok().json()["heard"], 1);
+    let left = ask(&["topics", "unsubscribe", "news", "greet", "--json"]);
+    assert_eq!(left.ok().json()["changed"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schedules_and_subscriptions_are_set_on_a_server_as_on_its_database() {
+    let place = Place::new().await;
+    let server = Server::start(&place, "operator");
+    let ask = |args: &[&str]| server.run(&place, args);
+    let add = [
+        "schedules",
+        "add",
+        "tea",
+        "--workflow",
+        "greet",
+        "--input",
+        "\"ada\"",
+        "--cron",
+        "30 3 * * mon-fri",
+        "--zone",
+        "Europe/Zurich",
+        "--overlap",
+        "queue",
+        "--catch-up",
+        "all",
+        "--grace",
+        "5min",
+    ];
+    let said = ask(&add).ok().out;
+    assert!(said.starts_with("`tea` is new; next: "), "{said}");
+    let shown = ask(&["schedules", "show", "tea", "--json"]).ok().json();
+    assert_eq!(shown["grace_ms"], 300_000, "{shown}");
+    assert_eq!(
+        (&shown["overlap"], &shown["catch_up"]),
+        (&"queue".into(), &"all".into())
+    );
+    assert!(
+        place.run(&["schedules", "add"]).code == 2,
+        "it needs to know what"
+    );
+    assert!(
+        place.run(&add).ok().out.contains("as it was"),
+        "the database says the same"
+    );
+    for args in [
+        &["schedules", "next", "tea"][..],
+        &["schedules", "next", "tea", "--count", "7", "--json"],
+    ] {
+        assert_eq!(ask(args).ok().out, place.run(args).ok().out, "{args:?}");
+    }
+    assert_eq!(
+        ask(&["schedules", "next", "tea"]).ok().out.lines().count(),
+        10
+    );
+    let range = ["--from", "2026-01-05", "--to", "2026-01-06"];
+    let backfill = [&["schedules", "backfill", "tea", "--json"], &range[..]].concat();
+    assert_eq!(ask(&backfill).ok().json()["times"], 1);
+    subscribed(&place, &ask);
+    assert_eq!(ask(&["schedules", "remove", "tea"]).ok().out, "done\n");
+    ask(&["schedules", "show", "tea"]).fails(3, &["404"]);
+    assert!(ask(&["audit", "--json"]).ok().out.contains("curious"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_parked_is_counted_and_mended_on_a_server_by_its_key() {
+    let place = Place::new().await;
+    let worker = place.worker().await;
+    let server = Server::start(&place, "operator");
+    let ask = |args: &[&str]| server.run(&place, args);
+    for key in ["a", "b", "c"] {
+        ask(&["start", "break", "--key", key]).ok();
+    }
+    while ask(&["parked", "count"]).ok().out.trim() != "3" {}
+    for args in [
+        &["parked", "count", "--json"][..],
+        &["parked", "count", "--code", "other"],
+    ] {
+        assert_eq!(ask(args).ok().out, place.run(args).ok().out, "{args:?}");
+    }
+    ask(&["parked", "count", "--group", "x"]).fails(2, &["does not know `group`"]);
+    ask(&["runs", "complete", "a", "\"by hand\"", "--reason", "done"]).ok();
+    let outcome = ask(&["runs", "show", "a", "--json"]).ok().json()["outcome"].clone();
+    assert_eq!(outcome["value"], "by hand", "{outcome}");
+    // It is tried again, and parked again.
+    let before = ask(&["runs", "show", "b", "--json"]).ok().json()["changed_at"].clone();
+    ask(&["runs", "resume", "b"]).ok();
+    while ask(&["runs", "show", "b", "--json"]).ok().json()["changed_at"] == before {}
+    ask(&["parked", "cancel", "c"]).ok();
+    ask(&["runs", "accept", "c"]).fails(1, &["409", "not parked"]);
+    ask(&["runs", "complete", "no", "1"]).fails(3, &["404"]);
+    // What would be undone is told first, and done only if somebody agrees.
+    ask(&["start", "greet", "\"ada\"", "--key", "g"]).ok();
+    while ask(&["runs", "show", "g", "--json"]).ok().json()["state"] != "completed" {}
+    let preview = ["runs", "undo", "g", "--preview", "--json"];
+    let (there, here) = (ask(&preview).ok().json(), place.run(&preview).ok().json());
+    assert_eq!(there, here);
+    ask(&["runs", "undo", "g", "--preview"]).ok();
+    ask(&["runs", "undo", "g"]).fails(2, &["--yes"]);
+    assert_eq!(
+        ask(&["runs", "show", "g", "--json"]).ok().json()["state"],
+        "completed"
+    );
+    ask(&["runs", "undo", "g", "--yes"]).ok();
+    worker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_and_documents_are_asked_of_a_server() {
+    let place = Place::new().await;
+    let server = Server::start_in(&place, "admin", "*");
+    let ask = |args: &[&str]| server.run(&place, args);
+    ask(&["start", "greet", "\"ada\"", "--key", "k"]).ok();
+    for args in [
+        &["sql", "SELECT 1 AS one, NULL AS two, 'x' AS one"][..],
+        &["sql", "SELECT 1 AS one, NULL AS two, 'x' AS one", "--json"],
+        &[
+            "sql",
+            "SELECT number FROM roundel_entry ORDER BY number",
+            "--limit",
+            "1",
+            "--json",
+        ],
+        &["sql", "--views"],
+    ] {
+        assert_eq!(ask(args).ok().out, place.run(args).ok().out, "{args:?}");
+    }
+    let views = ask(&["sql", "--views", "--json"]).ok().out;
+    assert!(views.contains("roundel_messages"), "{views}");
+    ask(&["sql", "DELETE FROM roundel_run"]).fails(2, &["only"]);
+    assert!(ask(&["documents", "list", "--json"]).ok().out.is_empty());
+    assert!(
+        ask(&["facts", "list", "--run", "k", "--json"])
+            .ok()
+            .out
+            .is_empty()
     );
 }

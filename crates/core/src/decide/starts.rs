@@ -102,6 +102,7 @@ fn replace(start: &Start, run: RunId, rows: &mut Rows, now: Timestamp) {
         input: start.input.clone(),
         unsettled: None,
         context: start.context.clone(),
+        due: due_later(start, now),
     };
     undos::append(rows, run, &[Entry::Continued], now);
     let epoch = rows.run(run).expect("found").epoch - 1;
@@ -266,6 +267,7 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
         input: start.input.clone(),
         unsettled: None,
         context: start.context.clone(),
+        due: due_later(start, now),
     };
     rows.journal.push(JournalRow {
         run: start.run,
@@ -291,6 +293,11 @@ fn insert(start: &Start, rows: &mut Rows, digest: u128, now: Timestamp) -> Resul
     row.settle(now);
     rows.put_run(row);
     Ok(())
+}
+
+/// When it may begin, if not at once.
+fn due_later(start: &Start, now: Timestamp) -> Option<Timestamp> {
+    start.begins_at(now).filter(|at| *at > now)
 }
 
 /// The row of a run that has just been started.

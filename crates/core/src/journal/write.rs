@@ -55,6 +55,7 @@ impl Text {
                 input,
                 unsettled: None,
                 context,
+                due: None,
             } if context.is_empty() => {
                 self.words(r#"{"started":{"workflow":"#);
                 self.name(workflow);
@@ -188,8 +189,17 @@ mod tests {
                 input: value(),
                 unsettled,
                 context,
+                due: unsettled.map(|_| Timestamp(5)),
             });
         }
+        all.push(Entry::Started {
+            workflow: Name::constant("later"),
+            version: 1,
+            input: value(),
+            unsettled: None,
+            context: Context::default(),
+            due: Some(Timestamp(5)),
+        });
         all.extend([RunState::Completed, RunState::RolledBack].map(|state| Entry::Ended { state }));
         all.extend(outcomes().map(|outcome| Entry::Done { call, outcome }));
         for what in calls() {

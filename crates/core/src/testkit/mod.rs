@@ -378,6 +378,7 @@ impl Maker<'_> {
                 input: payload(draw.below(9)),
                 unsettled: Some(run.execution),
                 context: draw.context(),
+                due: None,
             };
             Anew {
                 execution: run.execution - u32::from(draw.one_in(8)),

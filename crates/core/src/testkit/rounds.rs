@@ -284,6 +284,7 @@ fn leave(round: &mut Round, row: &RunRow, draw: &mut Draw) {
                 input: Payload::null(),
                 unsettled: None,
                 context: draw.context(),
+                due: None,
             };
             let version = draw.one_in(2).then(|| 1 + draw.below(2) as u32);
             Then::ContinueAsNew(encode_entries(&[started]), version)

@@ -171,6 +171,29 @@ fn a_start_for_later_is_leased_to_nobody_and_says_when() {
 }
 
 #[test]
+fn o_a_journal_says_when_what_was_started_for_later_is_due_and_nothing_of_what_is_due_at_once() {
+    let mut world = World::new();
+    let later = world.now.after(Duration::from_secs(60));
+    for (at, due) in [
+        (None, None),
+        (Some(world.now), None),
+        (Some(later), Some(later)),
+    ] {
+        let start = Start {
+            at,
+            ..world.starting()
+        };
+        world.started(start);
+        let row = world.journal.last().expect("its start");
+        let entries = decode_entries(&row.entries).unwrap();
+        let [Entry::Started { due: said, .. }] = entries.as_slice() else {
+            panic!("{entries:?}");
+        };
+        assert_eq!(*said, due);
+    }
+}
+
+#[test]
 fn si_17_signal_with_start_starts_and_delivers_in_one_commit() {
     let mut world = World::new();
     let with_signal = |world: &mut World, number| {

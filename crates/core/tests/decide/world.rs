@@ -688,6 +688,7 @@ pub(crate) fn continuing(round: Round, version: Option<u32>) -> Round {
         input: value(2),
         unsettled: None,
         context: Context::default(),
+        due: None,
     };
     let mut round = recording(round, &[Entry::Continued]);
     round.then = Then::ContinueAsNew(encode_entries(&[started]), version);

@@ -67,6 +67,7 @@ fn started_anew(journal: &[Entry], execution: u32, input: Payload) -> Result<Ent
             input,
             unsettled: unsettled.or(this),
             context: context.clone(),
+            due: None,
         }),
         _ => Err(Error::Value("its journal does not say how it began".into())),
     }

@@ -43,6 +43,7 @@ impl LiveRun {
             input: anew.input.clone(),
             unsettled,
             context: self.shared.lock().context.clone(),
+            due: None,
         };
         if anew.settled {
             self.draft.undo = Some(UndoMark::Nothing);

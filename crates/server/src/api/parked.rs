@@ -1,7 +1,9 @@
 //! What waits for an operator, and what is done about it: to one, or to all that are alike, after
 //! saying how many that are.
 
-use roundel::{Entry, Error, Parked as Queue, Payload, Remedied, Remedy, Trouble, TroubleId};
+use roundel::{
+    Client, Entry, Error, Parked as Queue, Payload, Remedied, Remedy, Trouble, TroubleId,
+};
 use roundel_core::Outcome;
 
 use super::{Operate, See, label, limit, to};
@@ -109,15 +111,18 @@ pub(crate) async fn groups(
     }))
 }
 
-fn trouble(text: &str) -> Result<TroubleId, Problem> {
-    let bad = |_| Problem::missing("what is parked is named by its id: RUN, or RUN/NUMBER");
-    text.parse().map_err(bad)
+/// What is named: a run, by its id or key, or a signal, as `RUN/NUMBER`.
+async fn trouble(client: &Client, text: &str) -> Result<TroubleId, Problem> {
+    match text.parse() {
+        Ok(id) => Ok(id),
+        Err(_) => Ok(TroubleId::Run(client.run(to(text)).await?.row.id)),
+    }
 }
 
 pub(crate) async fn show(cap: See, ask: Ask) -> Result<Json<Parked>, Problem> {
     let client = cap.client();
     let missing = || Problem::missing("nothing is parked under this id");
-    match trouble(ask.name())? {
+    match trouble(client, ask.name()).await? {
         id @ TroubleId::Signal(run, number) => {
             let above = TroubleId::Signal(run, number.saturating_add(1));
             let above = client.parked().only_signals().after(above).limit(1);
@@ -220,9 +225,10 @@ pub(crate) async fn act(
     let [id, word] = ask.named.as_slice() else {
         return Err(Problem::missing("say what to do about what"));
     };
-    let (id, asked) = (trouble(id)?, ask.body);
+    let asked = ask.body;
     let remedy = remedy(word, asked.input, asked.value, asked.to.as_deref())?;
     let client = cap.because(asked.reason.as_deref());
+    let id = trouble(&client, id).await?;
     let client = asked
         .seen
         .map_or(client.clone(), |seen| client.as_seen_at(seen));

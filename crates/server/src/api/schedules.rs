@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use roundel::{CatchUp, Name, Overlap, Payload, RunId, ScheduleSet, Timed, read_instant};
+use roundel::{CatchUp, Name, Overlap, Payload, RunId, ScheduleSet, Timed, instant, read_instant};
 
 use super::submit::or_null;
 use super::{Because, Operate, Paged, See, limit};
@@ -31,10 +31,30 @@ pub(crate) async fn list(cap: See, ask: Ask<Paged>) -> Result<Json<Listing<Sched
     }))
 }
 
-pub(crate) async fn show(cap: See, ask: Ask) -> Result<Json<Schedule>, Problem> {
-    let client = cap.client();
+/// Of a schedule's next times, at most.
+const TIMES: u16 = 1000;
+
+input! {
+    /// How much of it.
+    pub(crate) struct ShowAsked {
+        /// So many of its next times, up to 1,000; a few unless said.
+        times: Option<u16>,
+    }
+}
+
+pub(crate) async fn show(cap: See, ask: Ask<ShowAsked>) -> Result<Json<Schedule>, Problem> {
+    let (client, times) = (cap.client(), ask.query.times);
+    if times.is_some_and(|times| !(1..=TIMES).contains(&times)) {
+        let text = format!("a schedule is shown with 1 to {TIMES} of its next times");
+        return Err(Problem::bad(text));
+    }
     let view = client.schedule(ask.name().to_owned()).show().await?;
-    Ok(Json(Schedule::of(&view, client.now())))
+    let (mut shown, now) = (Schedule::of(&view, client.now()), client.now());
+    if let Some(times) = times {
+        let times = view.next(now, times.into())?;
+        shown.times = times.into_iter().map(instant).collect();
+    }
+    Ok(Json(shown))
 }
 
 input! {
@@ -58,6 +78,8 @@ input! {
         overlap: Option<String>,
         /// Of times at which nobody was there, start: `none`, `one` or `all`.
         catch_up: Option<String>,
+        /// So late is still in time, in milliseconds.
+        grace_ms: Option<u64>,
         /// Why, for the audit.
         reason: Option<String>,
     }
@@ -76,6 +98,9 @@ fn timed(asked: &ScheduleAsked) -> Result<Timed, Problem> {
         (None, None, Some(at)) => timed.once(read_instant(at).map_err(Problem::bad)?),
         _ => return Err(Problem::bad("say one of `cron`, `every_ms` and `once`")),
     };
+    if let Some(grace) = asked.grace_ms {
+        timed = timed.grace(Duration::from_millis(grace));
+    }
     if let Some(zone) = &asked.zone {
         timed = timed.zone(zone.clone());
     }

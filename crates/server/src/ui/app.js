@@ -97,7 +97,11 @@ export function go(namespace, name, asked = {}) {
 }
 
 me = await get("me");
-addEventListener("hashchange", () => { show().then(() => page.focus({ preventScroll: true })); });
+addEventListener("hashchange", async () => {
+  await show();
+  page.focus({ preventScroll: true });
+  scrollTo(0, 0);
+});
 addEventListener("keydown", (event) => {
   if (event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey
     || event.altKey) {

@@ -118,11 +118,15 @@ export function numbers(name) {
   return h("th", { class: "number" }, name);
 }
 
+// On a narrow screen a row is a list of its cells, each with the name of its column.
 export function table(columns, rows) {
   const head = (name) => name instanceof Node ? name : h("th", {}, name);
-  return h("table", {},
-    h("thead", {}, h("tr", {}, columns.map(head))),
-    h("tbody", {}, rows));
+  const heads = columns.map(head);
+  const body = h("tbody", {}, rows);
+  for (const row of body.children) {
+    [...row.children].forEach((cell, nth) => cell.setAttribute("data-in", heads[nth]?.textContent ?? ""));
+  }
+  return h("table", {}, h("thead", {}, h("tr", {}, heads)), body);
 }
 
 // Asks before something is done: what, and with which fields. Null if they leave.

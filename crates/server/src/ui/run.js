@@ -1,7 +1,8 @@
 // One run: where it stands and why, its timeline, its tree, its journal, its mail.
 
-import { age, confirm, cut, fill, h, json, numbers, span, state, table, when } from "./dom.js";
+import { age, confirm, cut, fill, h, json, numbers, refill, span, state, table, when } from "./dom.js";
 import { get, part, post, watch } from "./api.js";
+import { timeline } from "./timeline.js";
 
 export async function run(page, here) {
   const { namespace, rest, me, current } = here;
@@ -10,10 +11,10 @@ export async function run(page, here) {
     const [seen, tree, why] = await Promise.all(
       [get(at), get(`${at}/tree?limit=200`), get(`${at}/why`)]);
     if (!current()) return;
-    fill(page, h("h1", {}, seen.workflow, " ", h("span", { class: "mono dim" }, seen.run)),
+    refill(page, h("h1", {}, seen.workflow, " ", h("span", { class: "mono dim" }, seen.run)),
       h("p", { class: seen.state === "parked" ? "note" : "dim" }, why.sentence),
       me.may.includes("operate") && actions(at, seen, here, draw), about(seen),
-      h("h2", {}, "Timeline"), timeline(seen),
+      h("h2", {}, "Timeline"), timeline(seen, namespace),
       h("h2", {}, "Tree"), h("div", { class: "tree" },
         h("ul", {}, branch(tree.top, tree.asked, namespace)),
         (tree.left_out > 0 || tree.more) && h("p", { class: "dim" },
@@ -70,81 +71,6 @@ function about(seen) {
     row("changed", [when(seen.changed_at), " (", age(seen.changed_at), " ago)"]),
     row("execution", seen.execution > 1 ? seen.execution : null),
     row("own state", json(seen.state_value)), row("outcome", outcome));
-}
-
-const WAITS = ["sleep", "wait", "watch", "child", "children", "publish"];
-
-// Calls, from when they began to when they ended.
-function calls(seen, end) {
-  const calls = new Map();
-  for (const { at, text, entry, style } of seen.journal) {
-    const [kind, said] = typeof entry === "string" ? [entry, {}] : Object.entries(entry)[0];
-    if (said?.call === undefined) continue;
-    const name = `${kind === "undone" ? "u" : ""}${said.call}`;
-    const call = calls.get(name) ?? { text: text.replace(/ begins.*/, ""), from: at, to: end };
-    if (["begun", "worked", "attempted"].includes(kind)) call.kind ??= Object.keys(said.what ?? {})[0];
-    if (["done", "did", "settled", "dropped"].includes(kind)) [call.to, call.ended] = [at, true];
-    if (style === "bad") call.failed = true;
-    calls.set(name, call);
-  }
-  return [...calls.values()];
-}
-
-// Where a time stands on the lane, 0 to 1. Where only waits are open for long, time may be left out.
-function scale(all, begin, end, brief) {
-  const times = [...new Set([begin, end, ...all.flatMap(({ from, to }) => [from, to])])];
-  times.sort((one, other) => one - other);
-  const works = all.filter(({ kind, failed }) => failed || !WAITS.includes(kind));
-  const places = new Map();
-  let [at, idle] = [0, 0];
-  times.forEach((time, nth) => {
-    const before = times[nth - 1] ?? time;
-    const long = time - before > (end - begin) / 20;
-    const left = long && !works.some(({ from, to }) => from < time && to > before);
-    if (left) idle += time - before;
-    at += left && brief ? (end - begin) / 100 : time - before;
-    places.set(time, at);
-  });
-  return { idle, place: (time) => places.get(time) / at };
-}
-
-// As long as the page is open, for all runs.
-let brief = false;
-
-// Calls as bars.
-export function timeline(seen) {
-  const begin = seen.journal[0]?.at ?? seen.created_at;
-  const end = Math.max(begin + 1, seen.journal.at(-1)?.at ?? begin);
-  const all = calls(seen, end).slice(0, 500);
-  if (all.length === 0) return h("p", { class: "dim" }, "No calls yet.");
-  const box = h("div", {});
-  const draw = () => {
-    const { idle, place } = scale(all, begin, end, brief);
-    const turn = () => {
-      brief = !brief;
-      draw();
-      box.querySelector("button").focus();
-    };
-    fill(box, idle > 0 && h("button", { class: "small", "aria-pressed": String(brief), onclick: turn },
-      `Leave out ${span(idle)} of waiting`), bars(all, end - begin, place));
-  };
-  draw();
-  return box;
-}
-
-function bars(all, took, place) {
-  const rows = all.map((call) => {
-    const kind = call.failed ? "failed" : WAITS.includes(call.kind) ? "waits" : "";
-    const bar = h("div", { class: `bar ${kind}`, title: `${span(call.to - call.from)}` });
-    bar.style.left = `${100 * place(call.from)}%`;
-    bar.style.width = `${100 * Math.max(0, place(call.to) - place(call.from))}%`;
-    return h("tr", {}, h("td", {}, cut(call.text, 120)),
-      h("td", { class: "lane" }, h("div", { class: "track" }, bar)),
-      h("td", { class: "number tight" }, call.ended ? span(call.to - call.from) : "open"));
-  });
-  const drawn = table(["call", `${span(took)} in all`, numbers("took")], rows);
-  drawn.classList.add("bars");
-  return drawn;
 }
 
 function branch(node, asked, namespace) {

@@ -3,6 +3,7 @@
 import { age, fill, h, input, link, refill, state, table } from "./dom.js";
 import { get, part, query } from "./api.js";
 import { live, pages } from "./live.js";
+import { states } from "./states.js";
 
 const STATES = ["ready", "running", "waiting", "rolling_back", "parked", "completed", "failed",
   "rolled_back", "rollback_failed", "cancelled"];
@@ -32,9 +33,9 @@ export async function runs(page, here) {
     h("td", {}, run.key), h("td", { class: "dim" }, labels(run.labels)));
   const refresh = async () => {
     const filter = query({ workflow, label, state: word, cursor, limit: 50 });
-    const found = await get(`${base}/runs${filter}`);
+    const [found, counts] = await Promise.all([get(`${base}/runs${filter}`), states(here, STATES)]);
     if (!current()) return;
-    refill(list, found.items.length === 0 ? h("p", { class: "dim" }, "No runs like that.")
+    refill(list, counts, found.items.length === 0 ? h("p", { class: "dim" }, "No runs like that.")
       : table(["run", "state", "workflow", "age", "key", "labels"], found.items.map(row)),
     pages(here, found.next));
   };

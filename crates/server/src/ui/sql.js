@@ -65,8 +65,13 @@ function result({ columns, rows, more }) {
   const value = (one) => (one === null ? h("span", { class: "dim" }, "null")
     : cut(typeof one === "string" ? one : JSON.stringify(one), 500));
   const count = `${rows.length} row${rows.length === 1 ? "" : "s"}${more ? ", and there are more" : ""}`;
-  return [h("p", { class: "dim" }, count), columns.length > 0 && table(
+  // What is short is not broken; what is wide is moved.
+  const short = (one) => String(one).length <= 40 ? " tight" : "";
+  const form = (one, at) => `${number(at) ? "number" : "mono"}${short(one)}`;
+  return [h("p", { class: "dim" }, count), columns.length > 0 && h("div", {
+    class: "across", tabindex: 0, role: "region", "aria-label": "What was found",
+  }, table(
     columns.map((name, at) => (number(at) ? numbers(name) : name)),
-    rows.map((row) => h("tr", {}, row.map((one, at) => h("td",
-      { class: number(at) ? "number" : "mono" }, value(one))))))];
+    rows.map((row) => h("tr", {}, row.map((one, at) =>
+      h("td", { class: form(one, at) }, value(one)))))))];
 }

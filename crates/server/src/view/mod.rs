@@ -1,6 +1,7 @@
 //! What is shown of things, to programs: the HTTP API answers with these shapes, and so does the
 //! `roundel` command with `--json`.
 
+mod bar;
 mod batch;
 mod causes;
 mod command;
@@ -17,8 +18,10 @@ pub mod timeline;
 mod topic;
 mod tree;
 mod undo;
+mod waterfall;
 pub mod why;
 
+pub use bar::{Bar, Part, Timeline};
 pub use batch::{Batch, Member};
 pub use causes::{Cause, Stuck, Waiting, follow, reasons};
 pub use command::{Attempt, Command, Sent, attempts};

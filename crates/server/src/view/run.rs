@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use roundel::{Client, Entry, Error, Name, Payload, RunId, RunState, RunView, Timestamp};
 use roundel_core::Outcome;
 
+use super::bar::Timeline;
 use super::timeline;
+use super::waterfall;
 use super::why::Reason;
 use crate::shape::output;
 
@@ -112,6 +114,8 @@ output! {
         outcome: Option<Outcome>,
         /// What happened, in order.
         journal: Vec<Moment>,
+        /// The same as bars over time.
+        timeline: Timeline,
         /// The execution that the journal is of.
         journal_of_execution: u32,
         /// What keeps it from going on.
@@ -261,6 +265,7 @@ impl From<&Seen> for RunPage {
             changed_at: run.changed_at,
             outcome: run.outcome,
             journal: seen.moments.iter().map(moment).collect(),
+            timeline: waterfall::bars(&seen.moments, seen.now),
             journal_of_execution: seen.execution,
             why: seen
                 .reasons

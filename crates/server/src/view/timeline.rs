@@ -12,6 +12,8 @@ use super::{Style, style, time};
 pub struct Moment {
     pub number: u64,
     pub at: Timestamp,
+    /// The fence under which its round was committed: of no other round of the run.
+    pub epoch: u64,
     pub entry: Entry,
 }
 
@@ -31,8 +33,13 @@ pub fn moments(rounds: &[JournalRow]) -> Result<Vec<Moment>, Error> {
             Error::Unusable(message)
         })?;
         let numbered = (round.first..).zip(entries);
-        let at = round.at;
-        moments.extend(numbered.map(|(number, entry)| Moment { number, at, entry }));
+        let (at, epoch) = (round.at, round.epoch);
+        moments.extend(numbered.map(|(number, entry)| Moment {
+            number,
+            at,
+            epoch,
+            entry,
+        }));
     }
     Ok(moments)
 }

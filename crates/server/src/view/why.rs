@@ -412,6 +412,7 @@ mod tests {
         let moment = |(number, entry)| Moment {
             number,
             at: NOW,
+            epoch: number,
             entry,
         };
         let moments: Vec<Moment> = (1..).zip(entries).map(moment).collect();

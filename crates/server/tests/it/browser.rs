@@ -1,13 +1,14 @@
 //! The dashboard in a browser, over names, keys, payloads, reasons and errors that mean no good.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use roundel_server::{Limits, Role};
 use roundel_testweb::{Browser, Page, untested};
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Place};
+use crate::support::{PATIENCE, Place, STUBBORN, WORD};
 use crate::vectors::vectors;
 
 /// As a part of an address.
@@ -128,6 +129,15 @@ async fn o1_o2_whatever_things_are_called_the_dashboard_shows_it_as_text() {
     go(&page, &format!("#/default/run/{crowd}"));
     page.until("document.body.innerText.includes('Mailbox')");
     is_clean(&page, "the crowd");
+    // Each call failed once, with its own name: that is listed too.
+    let shut = "document.querySelector('button.parts[aria-expanded=false]')";
+    page.value(&format!("for (let one; (one = {shut});) one.click()"));
+    assert!(
+        page.value("document.querySelectorAll('li .runs.fails').length")
+            .as_u64()
+            > Some(190)
+    );
+    is_clean(&page, "the crowd, and what failed in it");
     let shown = page.value("document.getElementById('page').innerText");
     let named = texts.iter().filter(|text| is_name(text));
     let told = named
@@ -243,20 +253,63 @@ fn look_at_addresses(page: &Page, texts: &[String]) {
     is_clean(page, "the end");
 }
 
-/// A run that works for 10 ms, sleeps for 10 s, and works for 10 ms.
-const SLEEPER: &str = "{ created_at: 0, journal: [\
-    { at: 0, text: 'one begins', entry: { begun: { call: 1, what: { effect: {} } } } }, \
-    { at: 1e4, text: 'one', entry: { done: { call: 1 } } }, \
-    { at: 1e4, text: 'sleep', entry: { begun: { call: 2, what: { sleep: {} } } } }, \
-    { at: 1e7, text: 'sleep', entry: { done: { call: 2 } } }, \
-    { at: 1e7, text: 'two begins', entry: { begun: { call: 3, what: { effect: {} } } } }, \
-    { at: 1.001e7, text: 'two', entry: { done: { call: 3 } } }] }";
+/// A run that lies ready for 2 s, works for 10 ms, fails, pauses for 1 s, works for 2 s, sleeps for
+/// 10 s, and works for 20 ms.
+fn worker_and_sleeper() -> Value {
+    let part = |kind: &str, from: u64, to: u64, text: &str| {
+        let failure = text.ends_with('1').then_some("no answer");
+        json!({"kind": kind, "from": from * 1000, "to": to * 1000, "text": text,
+            "failure": failure})
+    };
+    let bar = |call: Option<u32>, text: &str, parts: Vec<Value>| {
+        let (from, to) = (
+            parts[0]["from"].clone(),
+            parts[parts.len() - 1]["to"].clone(),
+        );
+        json!({"call": call, "text": text, "run": null, "from": from, "to": to, "ended": true,
+            "failed": false, "parts": parts})
+    };
+    let bars = [
+        bar(None, "queue delay", vec![part("queued", 0, 2000, "ready")]),
+        bar(
+            Some(1),
+            "effect `one`",
+            vec![
+                part("runs", 2000, 2010, "attempt 1"),
+                part("pauses", 2010, 3010, "pause"),
+                part("runs", 3010, 5010, "attempt 2"),
+            ],
+        ),
+        bar(
+            Some(2),
+            "sleep",
+            vec![part("waits", 5010, 15_010, "sleeps")],
+        ),
+        bar(
+            Some(3),
+            "effect `two`",
+            vec![part("runs", 15_010, 15_030, "runs")],
+        ),
+    ];
+    json!({"run": "x", "timeline": {"from": 0, "to": 15_030_000, "left_out": 7, "bars": bars}})
+}
+
+/// Where each part stands, in hundredths of the lane, and how wide it is.
+fn places(page: &Page) -> Vec<(f64, f64)> {
+    let all = "[...document.querySelectorAll('.lane .bar')].map((bar) => \
+        [parseFloat(bar.style.left), parseFloat(bar.style.width)])";
+    let all = page.value(all);
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let all = all.as_array().expect("bars").iter();
+    all.map(|place| (number(&place[0]), number(&place[1])))
+        .collect()
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn o_a_timeline_leaves_out_what_is_idle_if_asked_and_brings_it_back() {
+async fn o_a_timeline_is_to_scale_and_leaves_out_what_is_idle_if_asked() {
     let browser = match Browser::open() {
         Ok(browser) => browser,
-        Err(why) => return untested("o_a_timeline_leaves_out_what_is_idle", &why),
+        Err(why) => return untested("o_a_timeline_is_to_scale", &why),
     };
     let place = Place::new().await;
     let page = browser.page((1280, 800), "light");
@@ -264,32 +317,112 @@ async fn o_a_timeline_leaves_out_what_is_idle_if_asked_and_brings_it_back() {
     page.go(&format!("http://{address}/login?code={}", code.reveal()));
     page.shows("Overview");
     page.value(&format!(
-        "(async () => {{ const {{ timeline }} = await import('./run.js'); \
-         document.getElementById('page').replaceChildren(timeline({SLEEPER})); }})()"
+        "(async () => {{ const {{ timeline }} = await import('./timeline.js'); \
+         document.getElementById('page').replaceChildren(timeline({}, 'default')); }})()",
+        worker_and_sleeper()
     ));
-    let widths = || {
-        let all =
-            "[...document.querySelectorAll('.bar')].map((bar) => parseFloat(bar.style.width))";
-        let widths = page.value(all);
-        let widths = widths.as_array().expect("bars").iter();
-        widths
-            .map(|width| width.as_f64().expect("a number"))
-            .collect::<Vec<f64>>()
-    };
-    let whole = widths();
-    assert!(
-        whole.len() == 3 && whole[0] < 1.0 && whole[1] > 99.0,
-        "{whole:?}"
-    );
+    page.shows("The last 4 of 11.");
+    let whole = places(&page);
+    let expected = [
+        (0, 2000),
+        (2000, 10),
+        (2010, 1000),
+        (3010, 2000),
+        (5010, 10_000),
+        (15_010, 20),
+    ];
+    assert_eq!(whole.len(), expected.len(), "{whole:?}");
+    for ((left, width), (from, took)) in whole.iter().zip(expected) {
+        let share = |ms: i32| 100.0 * f64::from(ms) / 15_030.0;
+        assert!((left - share(from)).abs() < 0.01, "{whole:?}");
+        assert!((width - share(took)).abs() < 0.01, "{whole:?}");
+    }
+    // What is ready, paused or asleep for long is left out; what is worked on stays to scale.
     let press = "document.querySelector('#page button').click()";
+    page.shows("Leave out 13.0 s of waiting");
     page.value(press);
-    let brief = widths();
-    assert!(
-        brief[0] > 5.0 && brief[2] > 5.0 && brief[1] < 90.0,
-        "{brief:?}"
+    let brief = places(&page);
+    assert!(brief[3].1 > 75.0 && brief[4].1 < 8.0, "{brief:?}");
+    assert!((brief[3].1 / brief[5].1 - 100.0).abs() < 1.0, "{brief:?}");
+    page.value(press);
+    assert_eq!(places(&page), whole);
+    page.is_sound();
+    place.serving.stop().await;
+    place.engine.shutdown().await;
+}
+
+/// The texts of all that the selector finds.
+fn texts(page: &Page, selector: &str, of: &str) -> Vec<String> {
+    let all = format!("[...document.querySelectorAll('{selector}')].map((one) => {of})");
+    let all = page.value(&all);
+    let all = all.as_array().expect("texts").iter();
+    all.map(|text| text.as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn o_a_timeline_tells_delay_attempts_pauses_and_waits_each_in_form_and_words() {
+    let browser = match Browser::open() {
+        Ok(browser) => browser,
+        Err(why) => return untested("o_a_timeline_tells_delay_attempts", &why),
+    };
+    let place = Place::new().await;
+    let start = place.engine.start(STUBBORN, &3);
+    let run = start.delay(Duration::from_millis(60)).await.unwrap();
+    let id = run.id();
+    let line = format!("GET /api/v1/default/runs/{id}");
+    let begin = std::time::Instant::now();
+    let entries = async || {
+        let seen = place.ask(Role::Viewer, &line, None).await.ok().json();
+        (seen["state"].clone(), seen["entries"].clone())
+    };
+    // Delay, two attempts that fail, a third, a sleep; then it waits to be told.
+    while entries().await != (json!("waiting"), json!(8)) {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", entries().await);
+    }
+    let page = browser.page((1280, 800), "light");
+    let (address, code) = (place.address(), place.server.login_code());
+    page.go(&format!("http://{address}/login?code={}", code.reveal()));
+    page.shows("Overview");
+    go(&page, &format!("#/default/run/{id}"));
+    page.until("document.querySelectorAll('.lane .track').length === 4");
+    let classes = texts(&page, ".lane .bar", "one.className.replace(\"bar \", \"\")");
+    let late = |word: &&String| *word != "queued";
+    let told: Vec<&String> = classes.iter().filter(late).collect();
+    let tries = ["runs fails", "pauses", "runs fails", "pauses", "runs"];
+    let expected = [&["waits"], &tries[..], &["waits", "waits"]].concat();
+    assert_eq!(told, expected, "{classes:?}");
+    // Read out, and told beside the bars, whoever has no mouse.
+    let read = texts(&page, ".lane .track", "one.getAttribute(\"aria-label\")").join("\n");
+    for part in [
+        "waits until it may begin (",
+        "attempt 1 (",
+        "failed: no answer, 1",
+        "pause before attempt 3 (",
+        "attempt 3, from when it may begin",
+        "sleeps (",
+        "waits for the signal (",
+    ] {
+        assert!(read.contains(part), "`{part}` is missing: {read}");
+    }
+    let legend = texts(&page, ".legend li", "one.innerText.trim()").join("; ");
+    let words = "worked on; pause before another attempt; waits; ends in a failure";
+    assert!(legend.contains(words), "{legend}");
+    page.value("document.querySelector('[data-of$=\" 1\"]').focus()");
+    page.press("\r");
+    page.shows("no answer, 2");
+    // It stays open, and in focus, when the run goes on.
+    place
+        .engine
+        .signal(id, WORD, &"so be it".to_owned())
+        .await
+        .unwrap();
+    page.until("document.querySelector('dd').innerText === 'completed'");
+    page.shows("no answer, 2");
+    assert_eq!(
+        page.value("document.activeElement.getAttribute('aria-expanded')"),
+        "true"
     );
-    page.value(press);
-    assert_eq!(widths(), whole);
     page.is_sound();
     place.serving.stop().await;
     place.engine.shutdown().await;

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use roundel::{
-    Cx, Engine, EngineBuilder, Failure, Name, Result as RunResult, Signal, Timestamp, Workflow,
+    Attempt, Cx, Engine, EngineBuilder, Failure, Name, Result as RunResult, Retry, Signal,
+    Timestamp, Workflow,
 };
 use roundel_server::{Limits, Role, Server, Serving, Token, Tokens};
 use serde_json::Value;
@@ -17,6 +18,7 @@ pub(crate) const BROKEN: Workflow<u64, u64> = Workflow::named("broken");
 pub(crate) const WAITS: Workflow<u64, String> = Workflow::named("waits");
 pub(crate) const ECHO: Workflow<String, String> = Workflow::named("echo");
 pub(crate) const CROWD: Workflow<Vec<String>, String> = Workflow::named("crowd");
+pub(crate) const STUBBORN: Workflow<u64, String> = Workflow::named("stubborn");
 pub(crate) const WORD: Signal<String> = Signal::named("word");
 
 /// Longer than anything here takes: a test that waits so long has failed.
@@ -41,13 +43,33 @@ async fn echo(cx: Cx, text: String) -> RunResult<String> {
     Err(Failure::permanent(text.clone()).with_code(text))
 }
 
-/// Makes a call of each name, and waits.
+/// Makes a call of each name, which fails with it before it comes to it, and waits.
 async fn crowd(cx: Cx, names: Vec<String>) -> RunResult<String> {
     for name in names {
-        let value = name.clone();
-        let call = |_: roundel::Attempt| async { Ok::<_, Failure>(value.clone()) };
-        cx.effect(name, call).await?;
+        let value = &name.clone();
+        let call = |attempt: Attempt| async move {
+            match attempt.number() {
+                1 => Err(Failure::transient(value)),
+                _ => Ok(value.clone()),
+            }
+        };
+        let soon = Retry::fixed(2, Duration::from_millis(1));
+        cx.effect(name, call).retry(soon).await?;
     }
+    cx.wait(WORD).await
+}
+
+/// Makes a call that fails until this attempt, sleeps, and waits.
+async fn stubborn(cx: Cx, until: u64) -> RunResult<String> {
+    let call = |attempt: Attempt| async move {
+        match u64::from(attempt.number()) {
+            number if number < until => Err(Failure::transient(format!("no answer, {number}"))),
+            number => Ok(number),
+        }
+    };
+    let soon = Retry::fixed(9, Duration::from_millis(30));
+    cx.effect("charge", call).retry(soon).await?;
+    cx.sleep(Duration::from_millis(40)).await;
     cx.wait(WORD).await
 }
 
@@ -77,6 +99,7 @@ impl Place {
         let engine = engine.register(DOUBLE, double);
         let engine = engine.register(BROKEN, broken).register(WAITS, waits);
         let engine = engine.register(ECHO, echo).register(CROWD, crowd);
+        let engine = engine.register(STUBBORN, stubborn);
         let engine = engine.start().await.expect("an engine");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens.json");

@@ -21,6 +21,7 @@ fn journal(run: RunId) -> JournalRow {
         input: World::payload(&Tally::default()),
         unsettled: None,
         context: roundel_core::Context::default(),
+        due: None,
     };
     let what = Call::Child {
         workflow: Name::constant("steps"),

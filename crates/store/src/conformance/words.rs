@@ -189,6 +189,7 @@ pub(super) fn continuing(round: Round, version: Option<u32>) -> Round {
         input,
         unsettled: None,
         context: Context::default(),
+        due: None,
     };
     let mut round = recording(round, &[Entry::Continued]);
     round.then = Then::ContinueAsNew(encode_entries(&[started]), version);
