@@ -149,15 +149,16 @@ fn row(topic: &TopicView, now: Timestamp) -> Vec<table::Cell> {
         true => (Style::Look, "nobody".to_owned()),
         false => plain(names.join(" ")),
     };
+    let more = if topic.more { "+" } else { "" };
     let unheard = match topic.unheard {
         0 => (Style::Dim, "0".to_owned()),
-        unheard => (Style::Look, unheard.to_string()),
+        unheard => (Style::Look, format!("{unheard}{more}")),
     };
     let last = topic.last_at.map(|at| time::short(now.since(at)));
     vec![
         plain(topic.topic.as_str()),
         subscribers,
-        plain(topic.publications.to_string()),
+        plain(format!("{}{more}", topic.publications)),
         unheard,
         (Style::Dim, last.unwrap_or_default()),
     ]

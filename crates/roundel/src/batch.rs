@@ -12,14 +12,14 @@ use roundel_core::{
     BATCH, Batch as BatchOp, BatchEnd, Call, Failure, Name, Payload, RunId, RunState, Start,
     Timestamp, digest,
 };
-use roundel_store::{Answer, Page, Query, RunView, Tx};
+use roundel_store::{Answer, LOOK, Page, Query, RunView, Stretch, Tx};
 use serde::{Deserialize, Serialize};
 
 use crate::command::key_in;
 use crate::cx::shared::{Asked, CallGuard};
 use crate::cx::{Child, Cx, Spawn, Times, encode, name, new_start, send_in_step};
 use crate::ids::new_run;
-use crate::{Client, Command, Error, Handle, StartRun, To, Workflow};
+use crate::{Client, Command, Error, Handle, Runs, StartRun, To, Workflow};
 
 /// Commands that are sent together.
 ///
@@ -367,6 +367,7 @@ pub struct Batches {
     client: Client,
     before: Option<RunId>,
     limit: usize,
+    rows: usize,
 }
 
 impl Batches {
@@ -376,7 +377,13 @@ impl Batches {
         self
     }
 
-    /// Those after this one: the last of the page before.
+    /// A [look](Batches::look) passes so many rows at most.
+    pub fn within(mut self, rows: usize) -> Self {
+        self.rows = rows;
+        self
+    }
+
+    /// Those after this one: the last of the page before, or where the look before ended.
     pub fn after(mut self, run: RunId) -> Self {
         self.before = Some(run);
         self
@@ -387,19 +394,38 @@ impl Batches {
     /// # Errors
     /// When they cannot be read.
     pub async fn fetch(self) -> Result<Page<BatchView>, Error> {
+        let Page { items, more } = self.runs()?.fetch().await?;
+        let items = self.views(items).await?;
+        Ok(Page { items, more })
+    }
+
+    /// One look, which may find less than a page, or nothing, although there is more: as
+    /// [`Runs::look`](crate::Runs::look).
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn look(self) -> Result<Stretch<BatchView, RunId>, Error> {
+        let Stretch { items, next } = self.runs()?.look().await?;
+        let items = self.views(items).await?;
+        Ok(Stretch { items, next })
+    }
+
+    fn runs(&self) -> Result<Runs, Error> {
         let runs = self.client.runs().of(BATCH.as_str().to_owned())?;
-        let runs = match self.before {
+        let runs = runs.limit(self.limit).within(self.rows);
+        Ok(match self.before {
             Some(before) => runs.after(before),
             None => runs,
-        };
-        let page = runs.limit(self.limit).fetch().await?;
-        let mut items = Vec::new();
-        for run in page.items {
+        })
+    }
+
+    async fn views(&self, runs: Vec<RunView>) -> Result<Vec<BatchView>, Error> {
+        let mut views = Vec::new();
+        for run in runs {
             let members = self.client.below(run.row.id).await?;
-            items.push(BatchView { run, members });
+            views.push(BatchView { run, members });
         }
-        let more = page.more;
-        Ok(Page { items, more })
+        Ok(views)
     }
 }
 
@@ -453,6 +479,7 @@ impl Client {
             client: self.clone(),
             before: None,
             limit: 100,
+            rows: LOOK,
         }
     }
 

@@ -66,9 +66,9 @@ pub use roundel_core::{
     limits, read_instant,
 };
 pub use roundel_store::{
-    AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, ManualClock, Objects,
-    Page, Params, PeekLock, PeekLockOptions, Position, Row, RunFilter, RunView, SignalView, Stats,
-    SystemClock, Table, Tx, TxError, Value,
+    AuditView, Checked, Clock, DocumentView, FactView, Folder, FromValue, LOOK, ManualClock,
+    Objects, Page, Params, PeekLock, PeekLockOptions, Position, Row, RunFilter, RunView,
+    SignalView, Stats, Stretch, SystemClock, Table, Tx, TxError, Value,
 };
 pub use saga::{Next, Saga, SagaState, Visit};
 pub use schedule::{SCHEDULED_AT, Timed};

@@ -31,6 +31,8 @@ pub struct Limits {
     pub burst: u32,
     /// Items of a page.
     pub page: usize,
+    /// Rows that one request for a list passes, whether they fit or not.
+    pub look: usize,
     /// How long connections may go on after the server was asked to stop.
     pub drain: Duration,
 }
@@ -51,6 +53,7 @@ impl Default for Limits {
             per_second: 100,
             burst: 200,
             page: 500,
+            look: 50_000,
             drain: Duration::from_secs(5),
         }
     }

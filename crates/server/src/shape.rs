@@ -210,3 +210,47 @@ impl<T: Shape> Shape for Listing<T> {
         ])
     }
 }
+
+/// A part of a list through which it is looked stretch by stretch.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Looked<T> {
+    /// These.
+    pub(crate) items: Vec<T>,
+    /// What to ask with to go on; none if all was looked at.
+    pub(crate) next: Option<String>,
+    /// How far back that was.
+    pub(crate) looked_to: Option<Timestamp>,
+}
+
+impl<T> Looked<T> {
+    /// These, if it goes on there.
+    pub(crate) fn of(items: Vec<T>, next: Option<String>, at: Option<RunId>) -> Looked<T> {
+        Looked {
+            items,
+            next,
+            looked_to: at.and_then(begun),
+        }
+    }
+}
+
+/// When this id was made, if it says so.
+fn begun(run: RunId) -> Option<Timestamp> {
+    let bytes = run.as_bytes();
+    let mut millis = [0; 8];
+    millis[2..].copy_from_slice(&bytes[..6]);
+    let micros = i64::from_be_bytes(millis).checked_mul(1000)?;
+    (bytes[6] >> 4 == 7).then_some(Timestamp(micros))
+}
+
+impl<T: Shape> Shape for Looked<T> {
+    fn schema() -> Value {
+        let next = "What to ask with, as `cursor`, to go on: also after a page that is short or \
+            empty, since one request looks at so much and no more; null if all was looked at.";
+        let looked = "All that is newer was looked at; null if all was, or it has no time.";
+        object(vec![
+            ("items", false, Vec::<T>::schema(), ""),
+            ("next", false, Option::<String>::schema(), next),
+            ("looked_to", false, Option::<Timestamp>::schema(), looked),
+        ])
+    }
+}

@@ -240,26 +240,19 @@ async fn leased(
     let mut found = std::collections::BTreeMap::<WorkerId, Vec<RunId>>::new();
     for namespace in namespaces {
         for state in [RunState::Running, RunState::RollingBack] {
-            let mut before = None;
+            let mut filter = RunFilter::of(namespace.clone(), PAGE);
+            filter.state = Some(state);
             loop {
-                let filter = RunFilter {
-                    namespace: namespace.clone(),
-                    workflow: None,
-                    state: Some(state),
-                    label: None,
-                    before,
-                    limit: PAGE,
-                };
-                let Answer::Runs(page) = store.read(Query::Runs(filter)).await? else {
+                let Answer::Looked(runs) = store.read(Query::Runs(filter.clone())).await? else {
                     unreachable!("runs were asked for")
                 };
-                before = page.items.last().map(|run| run.row.id);
-                for run in &page.items {
+                for run in &runs.items {
                     if let Some(owner) = run.row.owner {
                         found.entry(owner).or_default().push(run.row.id);
                     }
                 }
-                if !page.more {
+                filter.before = runs.next;
+                if filter.before.is_none() {
                     break;
                 }
             }

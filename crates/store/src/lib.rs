@@ -47,9 +47,9 @@ pub use postgres::{Postgres, PostgresOptions};
 pub(crate) use query::topic_of;
 pub use query::{
     Answer, AuditFilter, AuditOrder, AuditView, DocumentFilter, DocumentView, DueFilter, Dump,
-    FactFilter, FactView, JournalPage, MailView, Page, Permits, Position, Projected,
+    FactFilter, FactView, JournalPage, LOOK, MailView, Page, Permits, Position, Projected,
     ProjectionView, PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter,
-    SignalView, StateView, Statement, Stats, SubscriptionView, Table, TopicView,
+    SignalView, StateView, Statement, Stats, Stretch, SubscriptionView, Table, TopicView,
 };
 pub use sqlite::{Health, Metrics, Options, Schema, Sqlite, Synchronous};
 #[doc(hidden)]

@@ -13,11 +13,16 @@ use roundel_core::{
 use crate::cells::{self, Cells, Strange};
 
 pub(crate) mod facts;
+pub(crate) mod look;
+mod runs;
 pub(crate) mod sql;
 
 pub(crate) use facts::without_positions;
 pub use facts::{DocumentFilter, DocumentView, FactFilter, FactView, Projected, ProjectionView};
+pub use look::{LOOK, Stretch};
 pub use roundel_core::Position;
+pub use runs::RunFilter;
+pub(crate) use runs::Way;
 pub use sql::{Statement, Table};
 
 /// A question.
@@ -25,7 +30,7 @@ pub use sql::{Statement, Table};
 pub enum Query {
     /// One run.
     Run(Name, Target),
-    /// Runs, newest first.
+    /// Runs, newest first, a stretch at a time.
     Runs(RunFilter),
     /// Runs of a workflow, in its first version, that may be taken, in the order of their turns:
     /// those that are ready, and those that waited for a time that has come.
@@ -60,8 +65,9 @@ pub enum Query {
         /// From this number on.
         from: u32,
     },
-    /// What is published to, or subscribed to.
-    Topics(Name),
+    /// What is published to, or subscribed to. So many publications are counted at most, the newest
+    /// of each topic, of all as many.
+    Topics(Name, usize),
     /// One publication: as a page of one, or none.
     Publication(PublicationId),
     /// What was published to a topic, newest first.
@@ -150,10 +156,13 @@ pub struct AuditFilter {
     pub operator: Option<Name>,
     /// From which end.
     pub order: AuditOrder,
-    /// Those after this one, in that order: the last of the page before.
+    /// Those after this one, in that order: where the look before ended.
     pub after: Option<AuditId>,
     /// How many at most.
     pub limit: usize,
+    /// How many rows of a tenant's are passed at most, whether they fit or not; [`LOOK`] unless
+    /// said.
+    pub look: Option<usize>,
 }
 
 /// From which end the audit is read.
@@ -167,6 +176,16 @@ pub enum AuditOrder {
 }
 
 impl AuditFilter {
+    /// The tenant whose audit is looked through from number to number.
+    pub(crate) fn through(&self) -> Option<&Name> {
+        self.namespace.as_ref().filter(|_| self.run.is_none())
+    }
+
+    /// The number after which that begins.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.after.as_ref().map(|id| id.number)
+    }
+
     /// Where the page begins: after this tenant and number, in the order that was asked for.
     pub(crate) fn begin(&self) -> (&str, i64) {
         match (&self.after, self.order) {
@@ -185,10 +204,12 @@ pub struct SignalFilter {
     pub namespace: Name,
     /// Of runs of which workflow.
     pub workflow: Option<Name>,
-    /// Those before this one: run and number of the last of the page before.
+    /// Those before this one, by run and number: where the look before ended.
     pub before: Option<(RunId, u64)>,
     /// How many at most.
     pub limit: usize,
+    /// How many rows are passed at most, whether they fit or not: 1 to [`LOOK`].
+    pub look: usize,
 }
 
 /// A parked signal, as it is shown.
@@ -220,23 +241,6 @@ impl SignalView {
 /// A row of the audit.
 pub type AuditView = (AuditId, AuditRow);
 
-/// Which runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunFilter {
-    /// Of which tenant.
-    pub namespace: Name,
-    /// Of which workflow.
-    pub workflow: Option<Name>,
-    /// In which state.
-    pub state: Option<RunState>,
-    /// With which label.
-    pub label: Option<(Name, String)>,
-    /// Those before this one: the last of the page before.
-    pub before: Option<RunId>,
-    /// How many at most.
-    pub limit: usize,
-}
-
 /// An answer, of the same name as the question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -244,6 +248,8 @@ pub enum Answer {
     Run(Option<Box<RunView>>),
     /// Runs.
     Runs(Page<RunView>),
+    /// A stretch of a list of runs.
+    Looked(Stretch<RunView, RunId>),
     /// How many there are in each state that some are in, in the order of the states.
     Below(Vec<(RunState, u64)>),
     /// Journal rows.
@@ -267,13 +273,13 @@ pub enum Answer {
     /// Offers, whole.
     Offers(Page<OfferRecord>),
     /// Parked signals.
-    Parked(Page<SignalView>),
+    Parked(Stretch<SignalView, (RunId, u64)>),
     /// Rows of the audit.
-    Audit(Page<AuditView>),
+    Audit(Stretch<AuditView, AuditId>),
     /// Queues that have limits, and how many permits each has given.
     Queues(Vec<(QueueView, Permits)>),
     /// Facts.
-    Facts(Page<FactView>),
+    Facts(Stretch<FactView, Position>),
     /// Documents.
     Documents(Page<DocumentView>),
     /// Projections.
@@ -323,10 +329,12 @@ pub struct TopicView {
     pub topic: Name,
     /// The workflows that subscribe, by name, and since when.
     pub subscribers: Vec<(Name, Timestamp)>,
-    /// How often something was published.
+    /// How often something was published: of those that were counted.
     pub publications: u64,
-    /// How often nobody subscribed then.
+    /// How often nobody subscribed then: of those that were counted.
     pub unheard: u64,
+    /// There are older ones, which were not counted.
+    pub more: bool,
     /// When something was last published.
     pub last_at: Option<Timestamp>,
 }
@@ -341,6 +349,7 @@ pub(crate) fn topic_of<'a>(
         subscribers: Vec::new(),
         publications: 0,
         unheard: 0,
+        more: false,
         last_at: None,
     };
     topics.entry(name.clone()).or_insert_with(new)

@@ -150,9 +150,9 @@ impl Verifying {
                     self.checked.audited += 1;
                     self.audit.read(id, row, &mut found);
                 }
-                self.next = Some(match page.more {
-                    true => self.audit_page(),
-                    false => PROJECTIONS,
+                self.next = Some(match page.next {
+                    Some(_) => self.audit_page(),
+                    None => PROJECTIONS,
                 });
             }
             of_facts => self.take_facts(of_facts, &mut found),
@@ -170,10 +170,9 @@ impl Verifying {
                     self.facts.read(&view.id, &view.row, found);
                     self.projections.fact(view.position);
                 }
-                let after = page.items.last().map(|view| view.position);
-                self.next = Some(match page.more {
-                    true => facts_page(after),
-                    false => documents_page(None),
+                self.next = Some(match page.next {
+                    Some(after) => facts_page(Some(after)),
+                    None => documents_page(None),
                 });
             }
             Answer::Documents(page) => {

@@ -6,7 +6,7 @@ use roundel_server::view::Sent;
 
 use crate::exit::{Exit, Failed, Result};
 use crate::many::Paging;
-use crate::runs::{state, style};
+use crate::runs::{looking, state, style};
 use crate::show::table::{self, fixed, flexible, plain};
 use crate::show::{Output, Style, as_value, cut, time};
 use crate::start::label;
@@ -45,7 +45,7 @@ impl List {
         if let Some(after) = self.paging.after {
             runs = runs.after(after);
         }
-        let page = runs.fetch().await?;
+        let page = looking(runs, self.paging.limit()).await?;
         let mut sent = Vec::new();
         for run in page.items {
             sent.push(Sent::read(run, client).await?.0);

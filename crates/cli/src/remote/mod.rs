@@ -12,6 +12,7 @@ mod table;
 mod undo;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches};
@@ -19,7 +20,7 @@ use serde_json::Value;
 
 use crate::exit::{Exit, Failed, Result};
 use crate::payload;
-use crate::show::Output;
+use crate::show::{Output, Progress};
 use crate::sql::{Found, Sql};
 use crate::start::{label, span};
 use http::{Request, Server, encoded};
@@ -39,6 +40,8 @@ const EVERYWHERE: [&str; 9] = [
 ];
 /// Items of a page, at most.
 const PAGE: usize = 500;
+/// Between two pages, at least.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A server that commands are asked of.
 #[derive(Debug)]
@@ -102,6 +105,7 @@ impl Remote {
     /// All that is wanted of a list, page by page.
     async fn pages(&self, server: &Server, asked: &mut Request, most: usize) -> Result<Vec<Value>> {
         let (first, mut items, mut cursor) = (asked.path.clone(), Vec::new(), None::<String>);
+        let mut progress = Progress::new();
         loop {
             let mut path = first.clone();
             for (name, value) in [
@@ -119,12 +123,19 @@ impl Remote {
                 path,
                 body: None,
             };
+            let begin = Instant::now();
             let answer = server.ask(request).await?;
             items.extend(answer["items"].as_array().cloned().unwrap_or_default());
             cursor = answer["next"].as_str().map(str::to_owned);
             if cursor.is_none() || items.len() >= most {
                 return Ok(items);
             }
+            // Where few fit among many, one request looks at a part: others shall be served too.
+            progress.say(&format!(
+                "{} found so far, looking further ...",
+                items.len()
+            ));
+            tokio::time::sleep(begin.elapsed().max(PAUSE)).await;
         }
     }
 

@@ -3,14 +3,14 @@
 use clap::Args;
 use roundel::{Client, RunId, RunState, RunView, Runs, Trouble, TroubleId};
 use roundel_server::view;
-use roundel_store::Page;
+use roundel_store::{Page, Stretch};
 
 use super::filter::Filter;
 use super::style;
 use crate::exit::{Exit, Result};
 use crate::many::Paging;
 use crate::show::table::{self, fixed, flexible, plain};
-use crate::show::{Output, Style, as_value, time};
+use crate::show::{Output, Progress, Style, as_value, time};
 
 #[derive(Args, Debug)]
 pub struct List {
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
             };
             only_runs(queue.only_runs().fetch().await?)
         }
-        _ => args.runs(client)?.fetch().await?,
+        _ => looking(args.runs(client)?, args.paging.limit()).await?,
     };
     let mut screen = args.output.screen();
     if args.output.json {
@@ -79,6 +79,27 @@ pub(crate) async fn run(args: &List, client: &Client) -> Result<Exit> {
             .note(&format!("there are more: --after {}", last.row.id));
     }
     Ok(Exit::Done)
+}
+
+/// A page of runs. Where few fit among many, whoever sits there sees how far it is.
+pub(crate) async fn looking(runs: Runs, limit: usize) -> Result<Page<RunView>> {
+    let (mut runs, mut items, mut progress) = (runs, Vec::new(), Progress::new());
+    loop {
+        let found = runs.limit(limit - items.len());
+        let Stretch { items: more, next } = found.look().await?;
+        items.extend(more);
+        match next {
+            Some(next) if items.len() < limit => runs = found.after(next),
+            next => {
+                let more = next.is_some();
+                return Ok(Page { items, more });
+            }
+        }
+        progress.say(&format!(
+            "{} found so far, looking further back ...",
+            items.len()
+        ));
+    }
 }
 
 fn only_runs(page: Page<Trouble>) -> Page<RunView> {

@@ -16,7 +16,7 @@ use clap::Subcommand;
 use roundel::{Client, RunView};
 
 pub(crate) use filter::state;
-pub(crate) use list::workflow;
+pub(crate) use list::{looking, workflow};
 pub(crate) use roundel_server::view::style;
 
 use crate::exit::{Exit, Result};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use roundel_core::{AuditId, Audited, IfParked, Name, Op, Reply, RunId};
-use roundel_store::{Answer, AuditFilter, AuditOrder, AuditView, Page, Query};
+use roundel_store::{Answer, AuditFilter, AuditOrder, AuditView, Page, Query, Stretch};
 
 use super::Client;
 use crate::Error;
@@ -150,7 +150,8 @@ impl Audit {
         self
     }
 
-    /// Those after this number, in that order: that of the last of the page before.
+    /// Those after this number, in that order: that of the last of the page before, or where the
+    /// look before ended.
     #[must_use]
     pub fn after(mut self, number: u64) -> Audit {
         let namespace = self.client.inner.namespace.clone();
@@ -158,14 +159,43 @@ impl Audit {
         self
     }
 
-    /// One page.
+    /// A [look](Audit::look) passes so many rows at most, 1 to [`LOOK`](crate::LOOK), which it is
+    /// unless said.
+    #[must_use]
+    pub fn within(mut self, rows: usize) -> Audit {
+        self.filter.look = Some(rows);
+        self
+    }
+
+    /// A page: as many as were asked for if there are that many, however far off they are.
     ///
     /// # Errors
     /// When it cannot be read.
     pub async fn fetch(&self) -> Result<Page<AuditView>, Error> {
+        let (mut asked, mut items) = (self.clone(), Vec::new());
+        loop {
+            let found = asked.look().await?;
+            asked.filter.limit -= found.items.len();
+            items.extend(found.items);
+            match found.next {
+                Some(next) if asked.filter.limit > 0 => asked.filter.after = Some(next),
+                next => {
+                    let more = next.is_some();
+                    return Ok(Page { items, more });
+                }
+            }
+        }
+    }
+
+    /// One look, which passes a bounded number of rows: as [`Runs::look`](crate::Runs::look). Go on
+    /// [after](Audit::after) the number of its `next`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn look(&self) -> Result<Stretch<AuditView, AuditId>, Error> {
         let query = Query::Audit(self.filter.clone());
         match self.client.inner.read(query).await? {
-            Answer::Audit(page) => Ok(page),
+            Answer::Audit(found) => Ok(found),
             _ => unreachable!("the audit was asked for"),
         }
     }

@@ -94,17 +94,12 @@ impl Client {
         before: Option<RunId>,
     ) -> Result<(Vec<RunView>, bool), Error> {
         let filter = RunFilter {
-            namespace: self.inner.namespace.clone(),
-            workflow: None,
             state: Some(state),
-            label: None,
             before,
-            limit: PAGE,
+            ..RunFilter::of(self.inner.namespace.clone(), PAGE)
         };
-        match self.inner.read(Query::Runs(filter)).await? {
-            Answer::Runs(page) => Ok((page.items, page.more)),
-            _ => unreachable!("runs were asked for"),
-        }
+        let page = self.inner.page_of(filter).await?;
+        Ok((page.items, page.more))
     }
 
     /// Parks a run that does not go on with this code, as its worker would. Returns whether it did.

@@ -7,7 +7,7 @@ use roundel_core::{
     BadName, DocumentId, FactId, Name, NewFact, Op, Record, RecordedFact, Reply, Timestamp,
 };
 use roundel_store::{
-    Answer, DocumentFilter, DocumentView, FactFilter, FactView, Page, Position, Query,
+    Answer, DocumentFilter, DocumentView, FactFilter, FactView, Page, Position, Query, Stretch,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -273,14 +273,53 @@ impl Facts {
         })
     }
 
-    /// Fetches them.
+    /// A [look](Facts::look) passes so many of all facts at most, 1 to [`LOOK`](crate::LOOK), which
+    /// it is unless said.
+    pub fn within(self, rows: usize) -> Self {
+        self.with(|filter| {
+            filter.look = Some(rows);
+            Ok(())
+        })
+    }
+
+    /// Fetches them: as many as were asked for if there are that many, however far off they are.
     ///
     /// # Errors
     /// When the database cannot be read, or a name is none.
     pub async fn fetch(self) -> Result<Page<FactView>, Error> {
-        let query = Query::Facts(self.filter?);
-        match self.client.inner.read(query).await? {
-            Answer::Facts(page) => Ok(page),
+        let (mut filter, mut items) = (self.filter?, Vec::new());
+        filter.limit = filter.limit.clamp(1, 1000);
+        loop {
+            let found = self.client.inner.look_at_facts(filter.clone()).await?;
+            filter.limit -= found.items.len();
+            items.extend(found.items);
+            match found.next {
+                Some(next) if filter.limit > 0 => filter.after = Some(next),
+                next => {
+                    let more = next.is_some();
+                    return Ok(Page { items, more });
+                }
+            }
+        }
+    }
+
+    /// One look, which passes a bounded number of facts: as [`Runs::look`](crate::Runs::look). Go
+    /// on [after](Facts::after) its `next`; in a stream, after the number of its last.
+    ///
+    /// # Errors
+    /// When the database cannot be read, or a name is none.
+    pub async fn look(self) -> Result<Stretch<FactView, Position>, Error> {
+        self.client.inner.look_at_facts(self.filter?).await
+    }
+}
+
+impl Inner {
+    async fn look_at_facts(
+        &self,
+        filter: FactFilter,
+    ) -> Result<Stretch<FactView, Position>, Error> {
+        match self.read(Query::Facts(filter)).await? {
+            Answer::Facts(found) => Ok(found),
             _ => unreachable!("facts were asked for"),
         }
     }

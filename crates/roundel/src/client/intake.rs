@@ -181,17 +181,12 @@ impl Inner {
         limit: usize,
     ) -> Result<Page<RunView>, Error> {
         let filter = RunFilter {
-            namespace: self.namespace.clone(),
             workflow: Some(INCOMING),
             state: Some(state),
-            label: None,
             before,
-            limit,
+            ..RunFilter::of(self.namespace.clone(), limit)
         };
-        match self.read(Query::Runs(filter)).await? {
-            Answer::Runs(page) => Ok(page),
-            _ => unreachable!("runs were asked for"),
-        }
+        self.page_of(filter).await
     }
 
     /// What others parked because they did not know it, and this process knows: the oldest first.

@@ -312,16 +312,7 @@ impl Client {
     /// Runs, newest first, filtered and in pages.
     #[must_use]
     pub fn runs(&self) -> Runs {
-        let namespace = self.inner.namespace.clone();
-        let (workflow, state, label) = (None, None, None);
-        let filter = RunFilter {
-            namespace,
-            workflow,
-            state,
-            label,
-            before: None,
-            limit: 100,
-        };
+        let filter = RunFilter::of(self.inner.namespace.clone(), 100);
         Runs {
             client: self.clone(),
             filter,

@@ -184,7 +184,7 @@ impl Client {
         let mut page = runs.limit(1000).after(first);
         loop {
             let began = Instant::now();
-            let found = page.fetch().await?;
+            let found = page.look().await?;
             let took = began.elapsed();
             let of_these = found.items.iter().filter(|run| which(run));
             let old = of_these.filter(|run| goes(run, ended_before));
@@ -196,15 +196,15 @@ impl Client {
             while let Some(deleted) = deletes.next().await {
                 pass.went(unless_gone(deleted)?);
             }
-            match found.items.last() {
-                Some(last) if found.more => page = page.after(last.row.id),
-                _ => return Ok(()),
+            match found.next {
+                Some(next) => page = page.after(next),
+                None => return Ok(()),
             }
         }
     }
 
     async fn prune_publications(&self, before: Timestamp, pass: &mut Pass) -> Result<(), Error> {
-        for topic in self.topics().await? {
+        for topic in self.topics_counted(0).await? {
             let first = PublicationId::from_bytes(first_id_at(before));
             let mut next = Some(first);
             while let Some(at) = next {
@@ -259,9 +259,13 @@ impl Pass {
         }
     }
 
-    /// A page took so long to read, and so many of its items went.
+    /// A page took so long to read, and so many of its items went. One without any was passed in
+    /// vain: what is pruned lies among others.
     fn looked(&mut self, took: Duration, went: usize, items: usize) {
-        let stays = items.saturating_sub(went) as f64 / items.max(1) as f64;
+        let stays = match items {
+            0 => 1.0,
+            _ => items.saturating_sub(went) as f64 / items as f64,
+        };
         self.in_vain += took.mul_f64(stays);
     }
 }

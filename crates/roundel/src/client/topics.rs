@@ -8,6 +8,9 @@ use crate::Error;
 use crate::ids::new_run;
 use crate::worker::scope_runs;
 
+/// Publications that are counted at most, of all topics together.
+const COUNTED: usize = 20_000;
+
 impl Client {
     /// Publishes to the topic of this name, with any JSON.
     ///
@@ -26,12 +29,17 @@ impl Client {
         self.send_publication(publish).await
     }
 
-    /// What is published to, or subscribed to, by name.
+    /// What is published to, or subscribed to, by name. Of long topics the newest publications are
+    /// counted, and [`more`](TopicView::more) says that there are others.
     ///
     /// # Errors
     /// When it cannot be read.
     pub async fn topics(&self) -> Result<Vec<TopicView>, Error> {
-        let query = Query::Topics(self.inner.namespace.clone());
+        self.topics_counted(COUNTED).await
+    }
+
+    pub(super) async fn topics_counted(&self, rows: usize) -> Result<Vec<TopicView>, Error> {
+        let query = Query::Topics(self.inner.namespace.clone(), rows);
         match self.inner.read(query).await? {
             Answer::Topics(topics) => Ok(topics),
             _ => unreachable!("topics were asked for"),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use futures_util::stream::{self, StreamExt};
 use roundel_core::{Class, Failure, RunState};
-use roundel_store::{Answer, Page, Query, SignalFilter};
+use roundel_store::{Answer, Page, Query, SignalFilter, Stretch};
 
 use super::{Client, Remedy, Runs, Trouble, TroubleId};
 use crate::Error;
@@ -19,6 +19,10 @@ use crate::Error;
 const AT_ONCE: usize = 64;
 /// Runs in a page.
 const PAGE: usize = 1000;
+/// Failures that a look reads at most, of each kind, to find those that were asked for.
+const READ: usize = 1_000;
+/// A signal that is passed costs as much as so many runs: its message and its run are read.
+const OF_SIGNAL: usize = 4;
 /// How many are acted upon unless more are allowed.
 const MOST: usize = 10_000;
 
@@ -132,7 +136,15 @@ impl Parked {
         self
     }
 
-    /// Those after this one: the last of the page before.
+    /// A [look](Parked::look) passes so many rows at most, 1 to [`LOOK`](crate::LOOK), which it is
+    /// unless said.
+    #[must_use]
+    pub fn within(mut self, rows: usize) -> Parked {
+        self.runs = self.runs.within(rows);
+        self
+    }
+
+    /// Those after this one: the last of the page before, or where the look before ended.
     #[must_use]
     pub fn after(mut self, last: impl Into<TroubleId>) -> Parked {
         let last = last.into();
@@ -175,85 +187,105 @@ impl Parked {
             && print.is_none_or(|print| why.fingerprint() == *print)
     }
 
-    /// Those in this state that fit, until there are enough.
-    async fn in_state(&self, state: RunState) -> Result<Page<Trouble>, Error> {
-        let limit = self.runs.filter.limit;
-        let mut asked = self.runs.clone().in_state(state);
-        let mut items = Vec::new();
+    /// How many are read at a time.
+    fn at_once(&self) -> usize {
+        match self.code.is_some() || self.fingerprint.is_some() {
+            true => PAGE,
+            false => self.runs.filter.limit,
+        }
+    }
+
+    /// A look at those in this state.
+    async fn in_state(&self, state: RunState) -> Result<Part, Error> {
+        let mut filter = self.runs.filter.clone();
+        filter.state = Some(state);
+        filter.limit = self.at_once();
+        let mut part = Part::default();
         loop {
-            let page = asked.fetch().await?;
-            let last = page.items.last().map(|run| run.row.id);
-            let waits = page
-                .items
-                .into_iter()
-                .filter(|run| run.row.awaits_operator());
+            let looked = self.runs.client.inner.look(filter.clone());
+            let Stretch { items, next } = looked.await?;
+            let read = items.len();
+            let waits = items.into_iter().filter(|run| run.row.awaits_operator());
             let waits = waits.map(|run| Trouble::Run(Box::new(run)));
-            items.extend(waits.filter(|run| self.fits(run)));
-            match last.filter(|_| page.more) {
-                Some(last) if items.len() <= limit => asked = asked.after(last),
-                more => {
-                    let more = more.is_some();
-                    return Ok(Page { items, more });
-                }
+            part.items.extend(waits.filter(|run| self.fits(run)));
+            part.next = next.map(TroubleId::Run);
+            filter.before = next;
+            if part.is_over(read, filter.limit, self.runs.filter.limit) {
+                return Ok(part);
             }
         }
     }
 
-    /// The signals that fit, until there are enough. They have no labels.
-    async fn signals(&self) -> Result<Page<Trouble>, Error> {
+    /// A look at the signals. They have no labels.
+    async fn signals(&self) -> Result<Part, Error> {
         let runs = &self.runs.filter;
-        let mut items = Vec::new();
+        let mut part = Part::default();
         let mut filter = SignalFilter {
             namespace: runs.namespace.clone(),
             workflow: runs.workflow.clone(),
             before: self.after.map(TroubleId::place),
-            limit: runs.limit,
+            limit: self.at_once(),
+            look: runs.look.div_ceil(OF_SIGNAL),
         };
         if runs.label.is_some() {
-            return Ok(Page { items, more: false });
+            return Ok(part);
         }
         loop {
             let query = Query::Parked(filter.clone());
-            let Answer::Parked(page) = self.runs.client.inner.read(query).await? else {
+            let Answer::Parked(found) = self.runs.client.inner.read(query).await? else {
                 unreachable!("parked signals were asked for")
             };
-            let last = page
-                .items
-                .last()
-                .map(|signal| (signal.id.run, signal.id.number));
-            let found = page.items.into_iter();
-            let found = found.map(|signal| Trouble::Signal(Box::new(signal)));
-            items.extend(found.filter(|signal| self.fits(signal)));
-            match last.filter(|_| page.more) {
-                Some(last) if items.len() <= runs.limit => filter.before = Some(last),
-                more => {
-                    let more = more.is_some();
+            let read = found.items.len();
+            let signals = found.items.into_iter();
+            let signals = signals.map(|signal| Trouble::Signal(Box::new(signal)));
+            part.items
+                .extend(signals.filter(|signal| self.fits(signal)));
+            let place = |(run, number)| TroubleId::Signal(run, number);
+            part.next = found.next.map(place);
+            filter.before = found.next;
+            if part.is_over(read, filter.limit, runs.limit) {
+                return Ok(part);
+            }
+        }
+    }
+
+    /// A page: as many as were asked for if there are that many. Where few fit among many, that
+    /// takes several [looks](Parked::look).
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn fetch(&self) -> Result<Page<Trouble>, Error> {
+        let (mut asked, mut items) = (self.clone(), Vec::new());
+        loop {
+            let found = asked.look().await?;
+            asked.runs.filter.limit -= found.items.len();
+            items.extend(found.items);
+            match found.next {
+                Some(next) if asked.runs.filter.limit > 0 => asked = asked.after(next),
+                next => {
+                    let more = next.is_some();
                     return Ok(Page { items, more });
                 }
             }
         }
     }
 
-    /// One page.
+    /// One look, which passes a bounded number of rows, whether they fit or not: it takes little
+    /// time, and may find less than a page, or nothing, although there is more. Go on
+    /// [after](Parked::after) its [`next`](Stretch::next), until that is none.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn fetch(&self) -> Result<Page<Trouble>, Error> {
-        let limit = self.runs.filter.limit;
-        let mut pages = Vec::new();
+    pub async fn look(&self) -> Result<Stretch<Trouble, TroubleId>, Error> {
+        let mut parts = Vec::new();
         if self.only != Some(Kind::Signals) {
-            pages.push(self.in_state(RunState::Parked).await?);
-            pages.push(self.in_state(RunState::RollbackFailed).await?);
+            parts.push(self.in_state(RunState::Parked).await?);
+            parts.push(self.in_state(RunState::RollbackFailed).await?);
         }
         if self.only != Some(Kind::Runs) {
-            pages.push(self.signals().await?);
+            parts.push(self.signals().await?);
         }
-        let mut more = pages.iter().any(|page| page.more);
-        let mut items: Vec<Trouble> = pages.into_iter().flat_map(|page| page.items).collect();
-        items.sort_by_key(|trouble| Reverse(trouble.id().place()));
-        more |= items.len() > limit;
-        items.truncate(limit);
-        Ok(Page { items, more })
+        Ok(together(parts, self.runs.filter.limit))
     }
 
     /// All that fit, a page at a time.
@@ -278,18 +310,34 @@ impl Parked {
     /// # Errors
     /// When they cannot be read.
     pub async fn groups(&self) -> Result<Vec<TroubleGroup>, Error> {
+        Ok(self.groups_within(usize::MAX).await?.items)
+    }
+
+    /// The same, of the newest: of what so many [looks](Parked::look) find. `next` says where they
+    /// ended, if they did not look at all.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn groups_within(
+        &self,
+        looks: usize,
+    ) -> Result<Stretch<TroubleGroup, TroubleId>, Error> {
         let mut groups: BTreeMap<String, TroubleGroup> = BTreeMap::new();
-        let mut pages = self.pages();
-        while let Some(page) = pages.next().await? {
-            for run in &page {
+        let (mut asked, mut next) = (self.clone().limit(PAGE), None);
+        for _ in 0..looks {
+            let found = asked.look().await?;
+            for run in &found.items {
                 if let Some(why) = run.why() {
                     add(&mut groups, run, &why);
                 }
             }
+            next = found.next;
+            let Some(next) = next else { break };
+            asked = asked.after(next);
         }
-        let mut groups: Vec<TroubleGroup> = groups.into_values().collect();
-        groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.fingerprint.clone()));
-        Ok(groups)
+        let mut items: Vec<TroubleGroup> = groups.into_values().collect();
+        items.sort_by_key(|group| (Reverse(group.count), group.fingerprint.clone()));
+        Ok(Stretch { items, next })
     }
 
     /// Does this about all that fit, up to [`at_most`](Self::at_most); each in a commit of its own,
@@ -335,6 +383,38 @@ impl Parked {
         sum.more |= pages.0.is_some();
         Ok(sum)
     }
+}
+
+/// What a look found of one kind, and where the next begins.
+#[derive(Default)]
+struct Part {
+    items: Vec<Trouble>,
+    next: Option<TroubleId>,
+    read: usize,
+}
+
+impl Part {
+    /// So many were read, of as many as were asked for: what a row's failure is, and whether
+    /// somebody has accepted it, is known once it was read, so it is read on for a while.
+    fn is_over(&mut self, read: usize, asked: usize, wanted: usize) -> bool {
+        self.read += read;
+        let enough = self.items.len() >= wanted || self.read >= READ;
+        read < asked || enough || self.next.is_none()
+    }
+}
+
+/// The newest of all parts: down to where the first of them begins next, so that none is missed.
+fn together(parts: Vec<Part>, limit: usize) -> Stretch<Trouble, TroubleId> {
+    let places = parts.iter().filter_map(|part| part.next);
+    let mut next = places.max_by_key(|next| next.place());
+    let mut items: Vec<Trouble> = parts.into_iter().flat_map(|part| part.items).collect();
+    items.sort_by_key(|trouble| Reverse(trouble.id().place()));
+    items.retain(|trouble| next.is_none_or(|next| trouble.id().place() >= next.place()));
+    if items.len() > limit {
+        items.truncate(limit);
+        next = items.last().map(Trouble::id);
+    }
+    Stretch { items, next }
 }
 
 /// Pages, until there are no more.

@@ -4,7 +4,7 @@ use super::{SeeAudit, limit, to};
 use crate::cursor;
 use crate::problem::Problem;
 use crate::route::{Ask, Json};
-use crate::shape::{Listing, input};
+use crate::shape::{Looked, input};
 use crate::view::Audited;
 
 input! {
@@ -26,9 +26,10 @@ input! {
 pub(crate) async fn list(
     cap: SeeAudit,
     ask: Ask<AuditAsked>,
-) -> Result<Json<Listing<Audited>>, Problem> {
+) -> Result<Json<Looked<Audited>>, Problem> {
     let (asked, client) = (&ask.query, cap.client());
     let mut audit = client.audit().limit(limit(&cap, asked.limit)?);
+    audit = audit.within(cap.server.limits.look);
     if let Some(run) = &asked.run {
         // A run may be gone: its id still says what was done to it.
         audit = audit.of(match run.parse() {
@@ -45,10 +46,8 @@ pub(crate) async fn list(
     if let Some(word) = &asked.cursor {
         audit = audit.after(cursor::read::<u64>("audit", word)?);
     }
-    let page = audit.fetch().await?;
-    let last = page.items.last().filter(|_| page.more);
-    Ok(Json(Listing {
-        next: last.map(|(id, _)| cursor::write("audit", &id.number)),
-        items: page.items.iter().map(Audited::from).collect(),
-    }))
+    let found = audit.look().await?;
+    let next = found.next.map(|id| cursor::write("audit", &id.number));
+    let items = found.items.iter().map(Audited::from).collect();
+    Ok(Json(Looked::of(items, next, None)))
 }

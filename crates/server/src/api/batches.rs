@@ -9,20 +9,19 @@ use super::{Paged, See, Submit, limit, to};
 use crate::cursor;
 use crate::problem::Problem;
 use crate::route::{Ask, Json};
-use crate::shape::{Listing, Nothing, input, output};
+use crate::shape::{Looked, Nothing, input, output};
 use crate::view::{Batch, Member};
 
-pub(crate) async fn list(cap: See, ask: Ask<Paged>) -> Result<Json<Listing<Batch>>, Problem> {
+pub(crate) async fn list(cap: See, ask: Ask<Paged>) -> Result<Json<Looked<Batch>>, Problem> {
     let mut batches = cap.client().batches().limit(limit(&cap, ask.query.limit)?);
+    batches = batches.within(cap.server.limits.look);
     if let Some(word) = &ask.query.cursor {
         batches = batches.after(cursor::read::<RunId>("batches", word)?);
     }
-    let page = batches.fetch().await?;
-    let last = page.items.last().filter(|_| page.more);
-    Ok(Json(Listing {
-        next: last.map(|last| cursor::write("batches", &last.run.row.id)),
-        items: page.items.iter().map(Batch::from).collect(),
-    }))
+    let found = batches.look().await?;
+    let next = found.next.map(|run| cursor::write("batches", &run));
+    let items = found.items.iter().map(Batch::from).collect();
+    Ok(Json(Looked::of(items, next, found.next)))
 }
 
 output! {

@@ -9,7 +9,7 @@ use super::{See, Submit, label, limit};
 use crate::cursor;
 use crate::problem::Problem;
 use crate::route::{Ask, Json};
-use crate::shape::{Listing, Nothing, input, output};
+use crate::shape::{Looked, Nothing, input, output};
 use crate::view::{self, Attempt, Command, Sent};
 
 input! {
@@ -60,10 +60,12 @@ input! {
 pub(crate) async fn list(
     cap: See,
     ask: Ask<CommandsAsked>,
-) -> Result<Json<Listing<Command>>, Problem> {
+) -> Result<Json<Looked<Command>>, Problem> {
     let (asked, client) = (&ask.query, cap.client());
     let mut runs = client.runs().of(ask.name().to_owned())?;
-    runs = runs.limit(limit(&cap, asked.limit)?);
+    runs = runs
+        .limit(limit(&cap, asked.limit)?)
+        .within(cap.server.limits.look);
     if let Some(state) = asked.state {
         runs = runs.in_state(state);
     }
@@ -74,14 +76,13 @@ pub(crate) async fn list(
     if let Some(word) = &asked.cursor {
         runs = runs.after(cursor::read::<RunId>("commands", word)?);
     }
-    let page = runs.fetch().await?;
-    let last = page.items.last().filter(|_| page.more);
-    let next = last.map(|run| cursor::write("commands", &run.row.id));
+    let found = runs.look().await?;
+    let next = found.next.map(|run| cursor::write("commands", &run));
     let mut items = Vec::new();
-    for run in page.items {
+    for run in found.items {
         items.push(Sent::read(run, client).await?.0.shown(client.now()));
     }
-    Ok(Json(Listing { items, next }))
+    Ok(Json(Looked::of(items, next, found.next)))
 }
 
 output! {

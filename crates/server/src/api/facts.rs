@@ -7,7 +7,7 @@ use super::{See, limit, to};
 use crate::cursor;
 use crate::problem::Problem;
 use crate::route::{Ask, Json};
-use crate::shape::{Listing, input};
+use crate::shape::{Listing, Looked, input};
 use crate::view::{Document, Fact};
 
 input! {
@@ -26,7 +26,7 @@ input! {
     }
 }
 
-pub(crate) async fn list(cap: See, ask: Ask<FactsAsked>) -> Result<Json<Listing<Fact>>, Problem> {
+pub(crate) async fn list(cap: See, ask: Ask<FactsAsked>) -> Result<Json<Looked<Fact>>, Problem> {
     let asked = &ask.query;
     if asked.stream.is_some() && asked.run.is_some() {
         return Err(Problem::bad("say one of `stream` and `run`"));
@@ -47,19 +47,17 @@ pub(crate) async fn list(cap: See, ask: Ask<FactsAsked>) -> Result<Json<Listing<
     if let Some(run) = &asked.run {
         facts = facts.of_run(to(run)).await?;
     }
-    let page = facts.fetch().await?;
-    let last = page.items.last().filter(|_| page.more);
+    let found = facts.within(cap.server.limits.look).look().await?;
     let number = |fact: &roundel::FactView| fact.row.stream.as_ref().map(|(_, number)| *number);
-    let next = last.map(
-        |last| match number(last).filter(|_| asked.stream.is_some()) {
+    let last = found.items.last().and_then(number);
+    let next = found
+        .next
+        .map(|next| match last.filter(|_| asked.stream.is_some()) {
             Some(number) => cursor::write("stream", &number),
-            None => cursor::write("facts", &last.position),
-        },
-    );
-    Ok(Json(Listing {
-        items: page.items.iter().map(Fact::from).collect(),
-        next,
-    }))
+            None => cursor::write("facts", &next),
+        });
+    let items = found.items.iter().map(Fact::from).collect();
+    Ok(Json(Looked::of(items, next, None)))
 }
 
 pub(crate) async fn show(cap: See, ask: Ask) -> Result<Json<Fact>, Problem> {

@@ -10,11 +10,13 @@ use super::{Operate, See, label, limit, to};
 use crate::cursor;
 use crate::problem::{Code, Problem};
 use crate::route::{Ask, Json};
-use crate::shape::{Listing, Nothing, input, output};
+use crate::shape::{Looked, Nothing, input, output};
 use crate::view::{Group, Parked};
 
 /// At most so many are acted upon in one request.
 const MANY: usize = 1000;
+/// Looks that are taken to find those that are alike: at the newest thousand of each kind.
+const GROUPED: usize = 1;
 /// Refusals that are told one by one.
 const TOLD: usize = 20;
 
@@ -63,22 +65,23 @@ impl ParkedAsked {
     }
 }
 
-pub(crate) async fn list(
-    cap: See,
-    ask: Ask<ParkedAsked>,
-) -> Result<Json<Listing<Parked>>, Problem> {
+pub(crate) async fn list(cap: See, ask: Ask<ParkedAsked>) -> Result<Json<Looked<Parked>>, Problem> {
     let asked = &ask.query;
     let mut queue = narrowed(cap.client().parked(), asked.narrowed())?;
-    queue = queue.limit(limit(&cap, asked.limit)?);
+    queue = queue
+        .limit(limit(&cap, asked.limit)?)
+        .within(cap.server.limits.look);
     if let Some(word) = &asked.cursor {
         queue = queue.after(cursor::read::<TroubleId>("parked", word)?);
     }
-    let page = queue.fetch().await?;
-    let last = page.items.last().filter(|_| page.more);
-    Ok(Json(Listing {
-        next: last.map(|last| cursor::write("parked", &last.id())),
-        items: page.items.iter().map(Parked::from).collect(),
-    }))
+    let found = queue.look().await?;
+    let next = found.next.map(|at| cursor::write("parked", &at));
+    let items = found.items.iter().map(Parked::from).collect();
+    Ok(Json(Looked::of(
+        items,
+        next,
+        found.next.map(TroubleId::run),
+    )))
 }
 
 input! {
@@ -96,7 +99,7 @@ input! {
 pub(crate) async fn groups(
     cap: See,
     ask: Ask<GroupsAsked>,
-) -> Result<Json<Listing<Group>>, Problem> {
+) -> Result<Json<Looked<Group>>, Problem> {
     let asked = &ask.query;
     let by = [
         asked.workflow.as_ref(),
@@ -104,11 +107,14 @@ pub(crate) async fn groups(
         asked.code.as_ref(),
         None,
     ];
-    let groups = narrowed(cap.client().parked(), by)?.groups().await?;
-    Ok(Json(Listing {
-        items: groups.iter().map(Group::from).collect(),
-        next: None,
-    }))
+    let queue = narrowed(cap.client().parked(), by)?.within(cap.server.limits.look);
+    let found = queue.groups_within(GROUPED).await?;
+    let items = found.items.iter().map(Group::from).collect();
+    Ok(Json(Looked::of(
+        items,
+        None,
+        found.next.map(TroubleId::run),
+    )))
 }
 
 /// What is named: a run, by its id or key, or a signal, as `RUN/NUMBER`.

@@ -10,7 +10,7 @@ use super::{Because, Delete, Operate, See, label, limit, to};
 use crate::cursor;
 use crate::problem::{Code, Problem};
 use crate::route::{Ask, Json};
-use crate::shape::{Listing, Nothing, input, output};
+use crate::shape::{Looked, Nothing, input, output};
 use crate::view::{self, Run, RunPage, TreeNode, UndoPreview, Waiting};
 
 /// Children and messages of a run's page.
@@ -34,7 +34,7 @@ input! {
     }
 }
 
-pub(crate) async fn list(cap: See, ask: Ask<RunsAsked>) -> Result<Json<Listing<Run>>, Problem> {
+pub(crate) async fn list(cap: See, ask: Ask<RunsAsked>) -> Result<Json<Looked<Run>>, Problem> {
     let (asked, client) = (&ask.query, cap.client());
     let (limit, label) = (
         limit(&cap, asked.limit)?,
@@ -44,8 +44,9 @@ pub(crate) async fn list(cap: See, ask: Ask<RunsAsked>) -> Result<Json<Listing<R
         Some(word) => Some(cursor::read("runs", word)?),
         None => None,
     };
-    let page = if asked.state == Some(RunState::Parked) {
-        let mut parked = client.parked().only_runs().limit(limit);
+    let rows = cap.server.limits.look;
+    let found = if asked.state == Some(RunState::Parked) {
+        let mut parked = client.parked().only_runs().limit(limit).within(rows);
         if let Some(workflow) = &asked.workflow {
             parked = parked.of(workflow.clone())?;
         }
@@ -55,17 +56,17 @@ pub(crate) async fn list(cap: See, ask: Ask<RunsAsked>) -> Result<Json<Listing<R
         if let Some(after) = after {
             parked = parked.after(TroubleId::Run(after));
         }
-        let page = parked.fetch().await?;
-        let runs = page.items.into_iter().filter_map(|trouble| match trouble {
+        let found = parked.look().await?;
+        let runs = found.items.into_iter().filter_map(|trouble| match trouble {
             Trouble::Run(run) => Some(*run),
             Trouble::Signal(_) => None,
         });
-        roundel::Page {
+        roundel::Stretch {
             items: runs.collect(),
-            more: page.more,
+            next: found.next.map(TroubleId::run),
         }
     } else {
-        let mut runs = client.runs().limit(limit);
+        let mut runs = client.runs().limit(limit).within(rows);
         if let Some(workflow) = &asked.workflow {
             runs = runs.of(workflow.clone())?;
         }
@@ -78,13 +79,11 @@ pub(crate) async fn list(cap: See, ask: Ask<RunsAsked>) -> Result<Json<Listing<R
         if let Some(after) = after {
             runs = runs.after(after);
         }
-        runs.fetch().await?
+        runs.look().await?
     };
-    let last = page.items.last().filter(|_| page.more);
-    Ok(Json(Listing {
-        next: last.map(|run| cursor::write("runs", &run.row.id)),
-        items: page.items.iter().map(Run::from).collect(),
-    }))
+    let next = found.next.map(|run| cursor::write("runs", &run));
+    let items = found.items.iter().map(Run::from).collect();
+    Ok(Json(Looked::of(items, next, found.next)))
 }
 
 input! {

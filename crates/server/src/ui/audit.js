@@ -2,10 +2,10 @@
 
 import { age, fill, h, input, json, link, numbers, refill, table } from "./dom.js";
 import { get, part, query } from "./api.js";
-import { live, pages } from "./live.js";
+import { live, looking, pages } from "./live.js";
 
 export async function audit(page, here) {
-  const { namespace, asked, current, go } = here;
+  const { namespace, asked, go } = here;
   const base = part(namespace);
   const list = h("div", {});
   const row = (one) => h("tr", {},
@@ -15,19 +15,19 @@ export async function audit(page, here) {
     h("td", {}, one.run ? link(`#/${base}/run/${part(one.run)}`, one.target) : one.target),
     h("td", {}, one.reason), h("td", { class: "mono dim" }, json(one.detail, 200)),
     h("td", {}, one.answer));
-  const refresh = async () => {
-    const { by, run, cursor } = asked;
-    const found = await get(`${base}/audit${query({ by, run, cursor, newest_first: true })}`);
-    if (!current()) return;
-    refill(list, found.items.length === 0 ? h("p", { class: "dim" }, "Nothing was done like that.")
-      : table([numbers("#"), "when", "who", "what", "to", "why", "with", "came to"],
-        found.items.map(row)), pages(here, found.next));
-  };
+  const { by, run } = asked;
+  const ask = (at) => get(`${base}/audit${query({ by, run, newest_first: true, ...at })}`);
+  const { note, look } = looking(here, ask, ({ items, next }, on) => {
+    refill(list, items.length > 0
+      ? table([numbers("#"), "when", "who", "what", "to", "why", "with", "came to"],
+        items.map(row))
+      : !on && h("p", { class: "dim" }, "Nothing was done like that."), !on && pages(here, next));
+  });
   const form = h("form", { class: "filter", onsubmit: (event) => {
     event.preventDefault();
     go(namespace, "audit", Object.fromEntries(new FormData(form)));
   } }, input("by", "who", asked.by), input("run", "run, by its id or key", asked.run),
   h("button", {}, "Filter"));
-  fill(page, h("h1", {}, "Audit"), form, list);
-  return live(here, refresh);
+  fill(page, h("h1", {}, "Audit"), form, list, note);
+  return live(here, () => look(asked.cursor));
 }

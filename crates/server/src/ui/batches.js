@@ -2,7 +2,7 @@
 
 import { age, fill, h, json, link, numbers, refill, state, table } from "./dom.js";
 import { get, part, query } from "./api.js";
-import { live, pages } from "./live.js";
+import { live, looking, pages } from "./live.js";
 
 export async function batches(page, here) {
   const { namespace, rest, asked, current } = here;
@@ -24,19 +24,22 @@ export async function batches(page, here) {
       h("td", { class: "mono tight" }, link(`#/${base}/run/${part(one.run)}`, one.run)),
       h("td", {}, one.queue), h("td", {}, one.key), h("td", {}, state(one.state)),
       h("td", { class: "mono" }, one.outcome?.failure?.message ?? json(one.outcome?.value, 200)))));
-  const refresh = async () => {
-    const paged = query({ cursor: asked.cursor });
-    const found = await get(`${base}/batches${rest[0] ? `/${part(rest[0])}` : ""}${paged}`);
-    if (!current()) return;
-    if (rest[0]) {
+  if (rest[0]) {
+    const refresh = async () => {
+      const paged = query({ cursor: asked.cursor });
+      const found = await get(`${base}/batches/${part(rest[0])}${paged}`);
+      if (!current()) return;
       refill(list, rows([found.batch]), h("h2", {}, "Its commands"), members(found.members),
         pages(here, found.next));
-    } else {
-      refill(list, found.items.length === 0 ? h("p", { class: "dim" }, "There are no batches.")
-        : rows(found.items), pages(here, found.next));
-    }
-  };
-  fill(page, h("h1", {}, rest[0] ? [link(`#/${base}/batches`, "Batches"), ` / ${rest[0]}`]
-    : "Batches"), list);
-  return live(here, refresh);
+    };
+    fill(page, h("h1", {}, link(`#/${base}/batches`, "Batches"), ` / ${rest[0]}`), list);
+    return live(here, refresh);
+  }
+  const ask = (at) => get(`${base}/batches${query(at)}`);
+  const { note, look } = looking(here, ask, ({ items, next }, on) => {
+    refill(list, items.length > 0 ? rows(items)
+      : !on && h("p", { class: "dim" }, "There are no batches."), !on && pages(here, next));
+  });
+  fill(page, h("h1", {}, "Batches"), list, note);
+  return live(here, () => look(asked.cursor));
 }

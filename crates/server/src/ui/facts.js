@@ -2,10 +2,10 @@
 
 import { age, fill, h, input, json, link, numbers, refill, table } from "./dom.js";
 import { get, part, query } from "./api.js";
-import { live, pages } from "./live.js";
+import { live, looking, pages } from "./live.js";
 
 export async function facts(page, here) {
-  const { namespace, rest, asked, current, go } = here;
+  const { namespace, rest, asked, go } = here;
   const base = part(namespace);
   if (rest[0] === "documents") return documents(page, here);
   const list = h("div", {});
@@ -16,21 +16,20 @@ export async function facts(page, here) {
     h("td", { class: "mono" }, json(fact.data, 300)),
     h("td", {}, fact.run && link(`#/${base}/run/${part(fact.run)}`, "run")),
     h("td", { class: "tight" }, age(fact.at)));
-  const refresh = async () => {
-    const { kind, stream, cursor } = asked;
-    const found = await get(`${base}/facts${query({ kind, stream, cursor })}`);
-    if (!current()) return;
-    refill(list, found.items.length === 0 ? h("p", { class: "dim" }, "No facts like that.")
-      : table([numbers("place"), "kind", "id", "stream", "says", "by", "age"],
-        found.items.map(row)), pages(here, found.next));
-  };
+  const { kind, stream } = asked;
+  const ask = (at) => get(`${base}/facts${query({ kind, stream, ...at })}`);
+  const { note, look } = looking(here, ask, ({ items, next }, on) => {
+    refill(list, items.length > 0
+      ? table([numbers("place"), "kind", "id", "stream", "says", "by", "age"], items.map(row))
+      : !on && h("p", { class: "dim" }, "No facts like that."), !on && pages(here, next));
+  });
   const form = h("form", { class: "filter", onsubmit: (event) => {
     event.preventDefault();
     go(namespace, "facts", Object.fromEntries(new FormData(form)));
   } }, input("kind", "kind", asked.kind), input("stream", "stream", asked.stream),
   h("button", {}, "Filter"), link(`#/${base}/facts/documents`, "Documents"));
-  fill(page, h("h1", {}, "Facts"), form, list);
-  return live(here, refresh);
+  fill(page, h("h1", {}, "Facts"), form, list, note);
+  return live(here, () => look(asked.cursor));
 }
 
 async function documents(page, here) {

@@ -1,8 +1,8 @@
 // What waits for an operator: by what went wrong, one by one, and what can be done about it.
 
-import { age, confirm, cut, fill, h, link, numbers, refill, table } from "./dom.js";
+import { age, confirm, cut, fill, h, link, numbers, refill, table, when } from "./dom.js";
 import { get, part, post, query } from "./api.js";
-import { live, pages } from "./live.js";
+import { live, looking, pages } from "./live.js";
 
 const OF_RUNS = [["retry", "Retry"], ["cancel", "Cancel"], ["undo", "Undo"],
   ["complete", "Complete"]];
@@ -13,7 +13,7 @@ export async function parked(page, here) {
   const { namespace, asked, me, current, go } = here;
   const base = `${part(namespace)}/parked`;
   const may = me.may.includes("operate");
-  const list = h("div", {});
+  const [all, list] = [h("div", {}), h("div", {})];
   const problem = h("p", { class: "note wrong", role: "alert", hidden: true });
   const tell = (text) => {
     problem.hidden = !text;
@@ -24,7 +24,7 @@ export async function parked(page, here) {
       tell(null);
       await post(path, body);
       if (asked.id) go(namespace, "parked");
-      else await refresh();
+      else await refresh(true);
     } catch (error) {
       tell(error.message);
     }
@@ -95,18 +95,25 @@ export async function parked(page, here) {
     h("td", { class: "tight" }, age(item.since)),
     h("td", { class: "look tight" }, cut(item.failure?.code ?? "", 60)), h("td", {}, cut(item.failure?.message ?? "")),
     h("td", {}, may && remedies(item)));
-  const refresh = async () => {
-    const [groups, found] = await Promise.all([get(`${base}/groups`), asked.id
-      ? get(`${base}/${part(asked.id)}`).then((item) => ({ items: [item], next: null }))
-      : get(`${base}${query({ group: asked.group, cursor: asked.cursor })}`)]);
+  const ask = (at) => asked.id
+    ? get(`${base}/${part(asked.id)}`).then((item) => ({ items: [item], next: null }))
+    : get(`${base}${query({ group: asked.group, ...at })}`);
+  const { note, look } = looking(here, ask, ({ items, next }, on) => {
+    refill(list,
+      h("h2", {}, asked.group ? "Those of the group" : asked.id ? "This one" : "One by one"),
+      items.length > 0 ? table(["what", "since", "code", "reason", ""], items.map(one))
+        : !on && h("p", { class: "dim" }, "Nothing is parked."),
+      !on && pages(here, next));
+  });
+  const together = async () => {
+    const groups = asked.id ? { items: [] } : await get(`${base}/groups`);
     if (!current()) return;
-    refill(list, !asked.id && groups.items.length > 0 && [h("h2", {}, "Alike"),
-      table([numbers("count"), "workflows", "code", "such as", ""], groups.items.map(alike))],
-    h("h2", {}, asked.group ? "Those of the group" : asked.id ? "This one" : "One by one"),
-    found.items.length === 0 ? h("p", { class: "dim" }, "Nothing is parked.")
-      : table(["what", "since", "code", "reason", ""], found.items.map(one)),
-    pages(here, found.next));
+    refill(all, groups.items.length > 0 && [h("h2", {}, "Alike"),
+      table([numbers("count"), "workflows", "code", "such as", ""], groups.items.map(alike)),
+      groups.looked_to && h("p", { class: "dim" }, "Counted back to ", when(groups.looked_to),
+        "; there are older ones.")]);
   };
-  fill(page, h("h1", {}, "Parked"), problem, list);
+  const refresh = (anew) => Promise.all([together(), look(asked.cursor, anew === true)]);
+  fill(page, h("h1", {}, "Parked"), problem, all, list, note);
   return live(here, refresh);
 }

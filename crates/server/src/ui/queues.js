@@ -3,7 +3,7 @@
 
 import { age, fill, h, json, link, numbers, refill, span, state, table } from "./dom.js";
 import { get, part, post, put, query } from "./api.js";
-import { doing, live, pages } from "./live.js";
+import { doing, live, looking, pages } from "./live.js";
 
 const any = (limit) => limit ?? "any";
 
@@ -85,24 +85,24 @@ export async function queues(page, here) {
 
 // What is in one of them, newest first.
 async function commands(page, here) {
-  const { namespace, rest, asked, current } = here;
+  const { namespace, rest, asked } = here;
   const [base, queue] = [part(namespace), rest[0]];
   const list = h("div", {});
-  const refresh = async () => {
-    const path = `${base}/commands/${part(queue)}`;
-    const found = await get(`${path}${query({ state: asked.state, cursor: asked.cursor })}`);
-    if (!current()) return;
-    refill(list, found.items.length === 0 ? h("p", { class: "dim" }, "Nothing was sent to it.")
+  const path = `${base}/commands/${part(queue)}`;
+  const ask = (at) => get(`${path}${query({ state: asked.state, ...at })}`);
+  const { note, look } = looking(here, ask, ({ items, next }, on) => {
+    refill(list, items.length === 0
+      ? !on && h("p", { class: "dim" }, "Nothing was sent to it.")
       : table(["run", "state", "id", "payload", "came to", "age"],
-        found.items.map((sent) => h("tr", {},
+        items.map((sent) => h("tr", {},
           h("td", { class: "mono tight" }, link(`#/${base}/run/${part(sent.run)}`, sent.run)),
           h("td", { class: "tight" }, state(sent.state)), h("td", {}, sent.id),
           h("td", { class: "mono" }, json(sent.payload, 200)),
           h("td", { class: "mono" },
             sent.outcome?.failure?.message ?? json(sent.outcome?.value, 200)),
           h("td", { class: "tight" }, age(sent.created_at))))),
-    pages(here, found.next));
-  };
-  fill(page, h("h1", {}, link(`#/${base}/queues`, "Queues"), ` / ${queue}`), list);
-  return live(here, refresh);
+    !on && pages(here, next));
+  });
+  fill(page, h("h1", {}, link(`#/${base}/queues`, "Queues"), ` / ${queue}`), list, note);
+  return live(here, () => look(asked.cursor));
 }

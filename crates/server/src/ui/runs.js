@@ -2,7 +2,7 @@
 
 import { age, fill, h, input, link, refill, state, table } from "./dom.js";
 import { get, part, query } from "./api.js";
-import { live, pages } from "./live.js";
+import { live, looking, pages } from "./live.js";
 import { states } from "./states.js";
 
 const STATES = ["ready", "running", "waiting", "rolling_back", "parked", "completed", "failed",
@@ -11,7 +11,7 @@ const STATES = ["ready", "running", "waiting", "rolling_back", "parked", "comple
 const labels = (all) => Object.entries(all).map(([name, value]) => `${name}=${value}`).join(" ");
 
 export async function runs(page, here) {
-  const { namespace, asked, go, current } = here;
+  const { namespace, asked, go } = here;
   const base = part(namespace);
   const { workflow = "", label = "", state: word = "", cursor = "" } = asked;
   const list = h("div", {});
@@ -31,14 +31,21 @@ export async function runs(page, here) {
     h("td", {}, run.workflow, run.version === 1 ? "" : ` v${run.version}`),
     h("td", { class: "tight" }, age(run.created_at)),
     h("td", {}, run.key), h("td", { class: "dim" }, labels(run.labels)));
-  const refresh = async () => {
-    const filter = query({ workflow, label, state: word, cursor, limit: 50 });
-    const [found, counts] = await Promise.all([get(`${base}/runs${filter}`), states(here, STATES)]);
-    if (!current()) return;
-    refill(list, counts, found.items.length === 0 ? h("p", { class: "dim" }, "No runs like that.")
-      : table(["run", "state", "workflow", "age", "key", "labels"], found.items.map(row)),
-    pages(here, found.next));
+  const ask = (at) => get(`${base}/runs${query({ workflow, label, state: word, ...at })}`);
+  const { note, look } = looking(here, ask, ({ items, next }, on) => {
+    refill(list, items.length > 0
+      ? table(["run", "state", "workflow", "age", "key", "labels"], items.map(row))
+      : !on && h("p", { class: "dim" }, "No runs like that."), !on && pages(here, next));
+  });
+  // The list does not wait for its counts, which may take longer where there is a lot.
+  const counts = h("div", {});
+  const count = async () => {
+    const found = await states(here, STATES);
+    if (current()) refill(counts, found);
   };
-  fill(page, h("h1", {}, "Runs"), form, list);
-  return live(here, refresh);
+  fill(page, h("h1", {}, "Runs"), form, counts, list, note);
+  return live(here, () => {
+    count().catch(() => {});
+    return look(cursor);
+  });
 }

@@ -35,9 +35,9 @@ export async function topics(page, here) {
       all.map((topic) => h("tr", {},
         h("td", {}, link(`#/${base}/topics/${part(topic.topic)}`, topic.topic)),
         h("td", {}, who(topic)),
-        h("td", { class: "number" }, topic.publications.toLocaleString()),
+        h("td", { class: "number" }, topic.publications.toLocaleString(), topic.more && "+"),
         h("td", { class: `number ${topic.unheard ? "look" : "dim"}` },
-          topic.unheard.toLocaleString()),
+          topic.unheard.toLocaleString(), topic.more && "+"),
         h("td", { class: "tight" }, topic.last_at ? [age(topic.last_at), " ago"] : "never"),
         h("td", {}, may && h("button", { onclick: () => begin(topic.topic) }, "Subscribe …")))));
   fill(page, h("h1", {}, "Topics"), problem, list);

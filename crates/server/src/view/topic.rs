@@ -22,10 +22,12 @@ output! {
         topic: Name,
         /// Who subscribes.
         subscribers: Vec<Subscriber>,
-        /// How often something was published.
+        /// How often something was published: of the newest, which are counted.
         publications: u64,
-        /// How often nobody heard it.
+        /// How often nobody heard it, of these.
         unheard: u64,
+        /// There are older ones, which were not counted.
+        more: bool,
         /// When something was last published.
         last_at: Option<Timestamp>,
     }
@@ -60,6 +62,7 @@ impl From<&TopicView> for Topic {
             subscribers: topic.subscribers.iter().map(subscriber).collect(),
             publications: topic.publications,
             unheard: topic.unheard,
+            more: topic.more,
             last_at: topic.last_at,
         }
     }

@@ -8,7 +8,7 @@ use roundel_server::{Limits, Role};
 use roundel_testweb::{Browser, Page, untested};
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Place, STUBBORN, WORD};
+use crate::support::{DOUBLE, PATIENCE, Place, STUBBORN, WAITS, WORD};
 use crate::vectors::vectors;
 
 /// As a part of an address.
@@ -424,6 +424,57 @@ async fn o_a_timeline_tells_delay_attempts_pauses_and_waits_each_in_form_and_wor
         "true"
     );
     page.is_sound();
+    place.serving.stop().await;
+    place.engine.shutdown().await;
+}
+
+/// What is found of a list, and what is said about how far it was looked through.
+const ROWS: &str = "document.querySelectorAll('#page tbody tr').length";
+const FAR: &str = "document.querySelector('#page .note[role=status]')";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ro_50_a_list_goes_on_by_itself_until_all_was_looked_at_or_somebody_stops_it() {
+    let browser = match Browser::open() {
+        Ok(browser) => browser,
+        Err(why) => return untested("ro_50_a_list_goes_on_by_itself", &why),
+    };
+    let few = Limits {
+        look: 1,
+        ..Limits::default()
+    };
+    let place = Place::with(few).await;
+    let oldest = place.engine.start(WAITS, &1).await.unwrap().id();
+    for _ in 0..30 {
+        place.engine.start(DOUBLE, &1).await.unwrap();
+    }
+    place.engine.start(WAITS, &1).await.unwrap();
+    let page = browser.page((1280, 800), "light");
+    let (address, code) = (place.address(), place.server.login_code());
+    page.go(&format!("http://{address}/login?code={}", code.reveal()));
+    page.shows("Overview");
+    go(&page, "#/default/runs?workflow=waits");
+    // The newest is there at once, and it is told that it goes on, and how far it came.
+    page.until(&format!("{FAR} && !{FAR}.hidden && {ROWS} === 1"));
+    page.until(&format!(
+        "{FAR}.innerText.includes('1 found so far, looked back to')"
+    ));
+    let click = format!("{FAR}.querySelector('button').click()");
+    page.value(&click);
+    page.until(&format!("{FAR}.innerText.includes('Go on')"));
+    assert_eq!(page.value(ROWS), 1);
+    page.value(&click);
+    page.until(&format!("{ROWS} === 2 && {FAR}.hidden"));
+    let shown = page.value("document.getElementById('page').innerText");
+    assert!(shown.as_str().unwrap().contains(&oldest.to_string()));
+    // A page without any is told as such once all was looked at, and not before.
+    go(&page, "#/default/runs?workflow=double&state=failed");
+    page.until(&format!("{FAR} && {FAR}.innerText.includes('Nothing yet')"));
+    assert_eq!(
+        page.value("document.body.innerText.includes('No runs like that')"),
+        false
+    );
+    page.shows("No runs like that");
+    assert_eq!(page.complaints(), [""; 0]);
     place.serving.stop().await;
     place.engine.shutdown().await;
 }

@@ -1,9 +1,9 @@
 //! Lists of what is not a run: workers, the audit, schedules.
 
-use roundel_server::Role;
+use roundel_server::{Limits, Role};
 use serde_json::{Value, json};
 
-use crate::support::{Place, WAITS};
+use crate::support::{BROKEN, DOUBLE, PATIENCE, Place, WAITS};
 
 #[tokio::test]
 async fn ro_50_workers_are_listed_with_what_they_run_in_this_namespace_and_hold() {
@@ -126,5 +126,87 @@ async fn fa_20_times_of_the_past_are_made_up_for() {
     let strange = json!({"first": "yesterday", "last": "today"});
     let refused = place.ask(Role::Operator, line, Some(&strange)).await;
     refused.is(400, "bad_request");
+    place.engine.shutdown().await;
+}
+
+/// A list to its end, in so many requests; what each brought.
+async fn followed(place: &Place, path: &str) -> Vec<Value> {
+    let (mut pages, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let line = format!("GET /api/v1/default/{path}{cursor}");
+        let page = place.ask(Role::Viewer, &line, None).await.ok().json();
+        let next = page["next"].as_str().map(str::to_owned);
+        pages.push(page);
+        match next {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return pages,
+        }
+    }
+}
+
+#[tokio::test]
+async fn ro_50_one_request_looks_at_so_much_and_says_where_to_go_on() {
+    let few = Limits {
+        look: 4,
+        ..Limits::default()
+    };
+    let place = Place::with(few).await;
+    let (mut rare, mut broken) = (Vec::new(), Vec::new());
+    for number in 0..3 {
+        rare.push(place.engine.start(WAITS, &1).await.unwrap().id());
+        let run = place.engine.start(BROKEN, &1).await.unwrap().id();
+        broken.push(run);
+        for _ in 0..5 + number {
+            place
+                .engine
+                .start(DOUBLE, &1)
+                .await
+                .unwrap()
+                .result()
+                .await
+                .unwrap();
+        }
+    }
+    let begin = std::time::Instant::now();
+    while place.engine.parked().count().await.unwrap() < broken.len() {
+        assert!(begin.elapsed() < PATIENCE, "they were not parked");
+    }
+    for (path, runs) in [
+        ("runs?workflow=waits", &rare),
+        ("runs?workflow=broken&limit=1", &broken),
+        ("commands/waits?limit=9", &rare),
+    ] {
+        let pages = followed(&place, path).await;
+        let of = |page: &Value| page["items"].as_array().unwrap().clone();
+        let found: Vec<Value> = pages
+            .iter()
+            .flat_map(of)
+            .map(|run| run["run"].clone())
+            .collect();
+        let expected: Vec<Value> = runs.iter().rev().map(|run| json!(run)).collect();
+        assert_eq!(found, expected, "{path}");
+        assert!(pages.len() >= 24 / 4, "{path}: {} requests", pages.len());
+        assert!(pages.iter().any(|page| of(page).is_empty()), "{path}");
+        let (last, others) = pages.split_last().unwrap();
+        assert_eq!(last["looked_to"], json!(null), "all was looked at");
+        let times: Vec<i64> = others
+            .iter()
+            .map(|page| page["looked_to"].as_i64().unwrap())
+            .collect();
+        assert!(
+            times.is_sorted_by(|later, earlier| later >= earlier),
+            "{times:?}"
+        );
+    }
+    // What is parked has a way of its own.
+    for path in ["runs?state=parked", "parked?code=permanent"] {
+        let pages = followed(&place, path).await;
+        assert_eq!(pages.len(), 1, "{path}: {pages:?}");
+    }
+    let pages = followed(&place, "runs?workflow=never").await;
+    assert_eq!(
+        pages,
+        [json!({"items": [], "next": null, "looked_to": null})]
+    );
     place.engine.shutdown().await;
 }

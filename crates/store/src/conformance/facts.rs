@@ -12,7 +12,8 @@ use super::desk::{Desk, read, submit};
 use super::threads::together;
 use super::words::{A, NS};
 use crate::{
-    Answer, DocumentFilter, DocumentView, Error, FactFilter, FactView, Page, Position, Query, Store,
+    Answer, DocumentFilter, DocumentView, Error, FactFilter, FactView, Page, Position, Query,
+    Store, Stretch,
 };
 
 const TOTAL: Name = Name::constant("total");
@@ -68,7 +69,7 @@ fn recorded(desk: &Desk, facts: Vec<NewFact>) -> Vec<RecordedFact> {
     }
 }
 
-fn facts(desk: &Desk, filter: FactFilter) -> Page<FactView> {
+fn facts(desk: &Desk, filter: FactFilter) -> Stretch<FactView, Position> {
     match desk.read(Query::Facts(filter)) {
         Ok(Answer::Facts(page)) => page,
         other => panic!("{other:?}"),
@@ -83,7 +84,7 @@ fn all() -> FactFilter {
     }
 }
 
-fn ids(page: &Page<FactView>) -> Vec<String> {
+fn ids(page: &Stretch<FactView, Position>) -> Vec<String> {
     let ids = page.items.iter().map(|view| view.id.id.to_string());
     ids.collect()
 }

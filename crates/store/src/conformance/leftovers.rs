@@ -9,7 +9,7 @@ use roundel_core::{
 use super::Make;
 use super::desk::Desk;
 use super::words::{A, NS, opening, signal, suspending};
-use crate::{Answer, Error, Query, SignalFilter};
+use crate::{Answer, Error, LOOK, Query, SignalFilter};
 
 fn kept(run: RunId, name: &'static str, policy: Policy) -> Signal {
     Signal {
@@ -36,22 +36,34 @@ fn sent(reply: Result<Reply, Error>) -> Sent {
     }
 }
 
-/// What is parked: run, number.
-fn parked(desk: &Desk, before: Option<(RunId, u64)>, limit: usize) -> (Vec<(RunId, u64)>, bool) {
+/// A signal's run and number.
+type Place = (RunId, u64);
+
+/// A look at what is parked, and where the next begins.
+fn look(
+    desk: &Desk,
+    before: Option<Place>,
+    limit: usize,
+    rows: usize,
+) -> (Vec<Place>, Option<Place>) {
     let filter = SignalFilter {
         namespace: NS,
         workflow: None,
         before,
         limit,
+        look: rows,
     };
-    let Ok(Answer::Parked(page)) = desk.read(Query::Parked(filter)) else {
+    let Ok(Answer::Parked(found)) = desk.read(Query::Parked(filter)) else {
         panic!("parked signals were asked for")
     };
-    let ids = page
-        .items
-        .iter()
-        .map(|found| (found.id.run, found.id.number));
-    (ids.collect(), page.more)
+    let ids = found.items.iter();
+    let ids = ids.map(|found| (found.id.run, found.id.number));
+    (ids.collect(), found.next)
+}
+
+fn parked(desk: &Desk, before: Option<Place>, limit: usize) -> (Vec<Place>, bool) {
+    let (found, next) = look(desk, before, limit, LOOK);
+    (found, next.is_some())
 }
 
 pub fn si_10_what_a_run_ends_without_is_parked_offered_or_goes(make: &Make) {
@@ -130,14 +142,15 @@ pub fn si_10_parked_signals_are_read_in_pages(make: &Make) {
     }
     all.sort_unstable();
     all.reverse();
-    let (mut seen, mut last) = (Vec::new(), None);
-    loop {
-        let (page, more) = parked(&desk, last, 4);
-        last = page.last().copied();
-        seen.extend(page);
-        if !more {
-            break;
+    for (limit, rows) in (1..=5).flat_map(|limit| (1..=9).map(move |rows| (limit, rows))) {
+        let (mut seen, mut last) = (Vec::new(), None);
+        loop {
+            let (found, next) = look(&desk, last, limit, rows);
+            assert!(found.len() <= limit.min(rows));
+            seen.extend(found);
+            let Some(next) = next else { break };
+            last = Some(next);
         }
+        assert_eq!(seen, all, "by {limit}, {rows}");
     }
-    assert_eq!(seen, all);
 }

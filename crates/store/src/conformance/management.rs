@@ -13,19 +13,15 @@ use super::words::{A, B, NS, child_of, claimant, lane, offering, signal, value};
 use crate::{Answer, Error, Page, Query, RunFilter, RunView};
 
 fn filter() -> RunFilter {
-    RunFilter {
-        namespace: NS,
-        workflow: None,
-        state: None,
-        label: None,
-        before: None,
-        limit: 100,
-    }
+    RunFilter::of(NS, 100)
 }
 
 fn runs(desk: &Desk, filter: RunFilter) -> (Vec<RunId>, bool) {
     match desk.read(Query::Runs(filter)) {
-        Ok(Answer::Runs(page)) => ids(&page),
+        Ok(Answer::Looked(found)) => {
+            let ids = found.items.iter().map(|view| view.row.id);
+            (ids.collect(), found.next.is_some())
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -347,7 +343,7 @@ pub fn ro_50_topics_are_listed_with_who_subscribes_and_what_was_unheard(make: &M
     desk.pass(Duration::from_secs(1));
     let last = publish(&mut desk, "placed");
     publish(&mut desk, "unknown");
-    let Ok(Answer::Topics(topics)) = desk.read(Query::Topics(NS)) else {
+    let Ok(Answer::Topics(topics)) = desk.read(Query::Topics(NS, 100)) else {
         panic!("topics")
     };
     let shown: Vec<_> = topics

@@ -18,6 +18,7 @@ pub mod hints;
 pub mod incoming;
 pub mod leftovers;
 pub mod lists;
+pub mod looks;
 pub mod management;
 pub mod projections;
 pub mod queues;
@@ -252,6 +253,15 @@ macro_rules! conformance {
                 ro_51_a_key_is_free_again_in_the_same_batch
                 ro_51_inv10_a_large_tree_goes_from_its_leaves_in_parts
             }
+            looks {
+                ro_50_whoever_follows_looks_of_any_size_finds_each_run_that_fits_once
+                ro_50_a_look_passes_no_more_rows_than_it_may_and_says_how_far_it_came
+                ro_50_a_look_for_what_was_never_started_is_over_at_once
+                ro_50_a_page_of_a_long_list_is_found_in_a_second_step
+                ro_50_whoever_follows_looks_at_facts_finds_each_that_fits_once
+                ro_50_whoever_follows_looks_at_the_audit_finds_each_row_that_fits_once
+                ro_50_publications_are_counted_up_to_a_number_and_what_is_left_out_is_told
+            }
             management {
                 ro_04_starting_twice_with_a_key_gives_the_first
                 e20_an_id_used_for_something_else_is_a_conflict
@@ -331,6 +341,7 @@ mod tests {
             include_str!("hints.rs"),
             include_str!("audits.rs"),
             include_str!("lists.rs"),
+            include_str!("looks.rs"),
             include_str!("management.rs"),
             include_str!("records.rs"),
             include_str!("rounds.rs"),

@@ -4,15 +4,17 @@ use roundel_core::{DocumentId, FactId, FactRow, Name, Passing, Tail};
 
 use super::read::page;
 use super::state::Tables;
+use crate::query::look;
 use crate::{
-    Answer, DocumentFilter, DocumentView, FactFilter, FactView, Page, Position, Projected, Query,
+    Answer, DocumentFilter, DocumentView, FactFilter, FactView, LOOK, Page, Position, Projected,
+    Query, Stretch,
 };
 
 impl Tables {
     /// A question about facts or documents.
     pub(super) fn of_facts(&self, query: &Query) -> Answer {
         match query {
-            Query::Fact(id) => Answer::Facts(self.fact(id)),
+            Query::Fact(id) => Answer::Facts(Stretch::of(self.fact(id), |fact| fact.position)),
             Query::Facts(filter) => Answer::Facts(self.facts(filter)),
             Query::Document(id) => Answer::Documents(self.document(id)),
             Query::Documents(filter) => Answer::Documents(self.documents(filter)),
@@ -50,21 +52,32 @@ impl Tables {
         page(self.views(Position::default(), |of, _| of == id), 1)
     }
 
-    fn facts(&self, filter: &FactFilter) -> Page<FactView> {
+    fn facts(&self, filter: &FactFilter) -> Stretch<FactView, Position> {
         let after = filter.after.unwrap_or_default();
-        let asked = |id: &FactId, row: &FactRow| {
+        let fits = |id: &FactId, row: &FactRow| {
             let its_namespace = filter.namespace.as_ref();
             let its_kind = filter.kind.as_ref();
-            let its_run = |run| row.cause.is_some_and(|cause| cause.run == run);
             its_namespace.is_none_or(|name| *name == id.namespace)
                 && its_kind.is_none_or(|kind| *kind == row.kind)
-                && filter.run.is_none_or(its_run)
+        };
+        let on_the_way = |_: &FactId, row: &FactRow| {
+            let its_run = |run| row.cause.is_some_and(|cause| cause.run == run);
+            filter.run.is_none_or(its_run)
                 && filter.stream.as_ref().is_none_or(|(stream, after)| {
                     let its = row.stream.as_ref();
                     its.is_some_and(|(name, version)| name == stream && version > after)
                 })
         };
-        page(self.views(after, asked), filter.limit)
+        let limit = filter.limit.clamp(1, 1_000);
+        let rows = self.views(after, on_the_way).map(|view| {
+            let found = fits(&view.id, &view.row);
+            (view.position, found.then_some(view))
+        });
+        if filter.run.is_some() || filter.stream.is_some() {
+            let found = page(rows.filter_map(|(_, found)| found), limit);
+            return Stretch::of(found, |fact| fact.position);
+        }
+        look::stretch(rows, limit, filter.look.unwrap_or(LOOK))
     }
 
     fn document(&self, id: &DocumentId) -> Page<DocumentView> {

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 
 use roundel_core::{
-    KeyId, KeyKind, Name, PublicationId, Refusal, RunId, RunRow, RunState, Target, WorkerRow,
+    AuditId, AuditRow, KeyId, KeyKind, Lane, Name, PublicationId, Refusal, RunId, RunRow, RunState,
+    Target, WorkerRow,
 };
 
 use super::state::{State, Tables};
 use crate::cells::number;
 use crate::query::sql::no_sql;
+use crate::query::{Way, look};
 use crate::{
-    Answer, AuditFilter, AuditOrder, AuditView, DueFilter, Dump, Error, MailView, Page, Permits,
-    PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter, SignalView, Stats,
-    TopicView, topic_of,
+    Answer, AuditFilter, AuditOrder, AuditView, DueFilter, Dump, Error, LOOK, MailView, Page,
+    Permits, PublicationView, Query, QueueView, RunFilter, RunView, SignalFilter, SignalView,
+    Stats, Stretch, TopicView, topic_of,
 };
 
 impl State {
@@ -23,7 +25,7 @@ impl State {
                 let found = tables.find(&namespace, &target);
                 Answer::Run(found.map(|row| Box::new(tables.view(row))))
             }
-            Query::Runs(filter) => Answer::Runs(tables.runs(&filter)),
+            Query::Runs(filter) => Answer::Looked(tables.look(&filter)),
             Query::Due(filter) => Answer::Runs(tables.due_runs(&filter)),
             Query::Journal {
                 run,
@@ -64,7 +66,7 @@ impl State {
             }
             Query::Publication(id) => Answer::Publications(tables.publication(id)),
             Query::Queues(namespace) => Answer::Queues(tables.queues(&namespace)),
-            Query::Topics(namespace) => Answer::Topics(tables.topics(&namespace)),
+            Query::Topics(namespace, rows) => Answer::Topics(tables.topics(&namespace, rows)),
             Query::Publications {
                 namespace,
                 topic,
@@ -110,31 +112,30 @@ impl Tables {
         Ok(mail)
     }
 
-    fn parked(&self, filter: &SignalFilter) -> Page<SignalView> {
+    fn parked(&self, filter: &SignalFilter) -> Stretch<SignalView, (RunId, u64)> {
         let parked = self
             .rows
             .mail
             .iter()
             .filter(|(_, row)| row.parked_at.is_some());
-        let mut found: Vec<SignalView> = parked
-            .filter(|(id, _)| filter.before.is_none_or(|last| (id.run, id.number) < last))
-            .map(|(id, row)| {
-                let run = self.rows.run(id.run).expect("a message has a run");
-                SignalView {
-                    id: id.clone(),
-                    row: row.clone(),
-                    lane: self.rows.lane(run.lane).clone(),
-                    state: run.state,
-                }
-            })
-            .filter(|signal| {
-                let of = filter.workflow.as_ref();
-                signal.lane.namespace == filter.namespace
-                    && of.is_none_or(|workflow| signal.lane.workflow == *workflow)
-            })
-            .collect();
-        found.sort_by_key(|signal| std::cmp::Reverse((signal.id.run, signal.id.number)));
-        page(found.into_iter(), filter.limit)
+        let before = |run, number| filter.before.is_none_or(|last| (run, number) < last);
+        let mut parked: Vec<_> = parked.filter(|(id, _)| before(id.run, id.number)).collect();
+        parked.sort_by_key(|(id, _)| std::cmp::Reverse((id.run, id.number)));
+        let rows = parked.into_iter().map(|(id, row)| {
+            let run = self.rows.run(id.run).expect("a message has a run");
+            let lane = self.rows.lane(run.lane);
+            let of = filter.workflow.as_ref();
+            let its = lane.namespace == filter.namespace
+                && of.is_none_or(|workflow| lane.workflow == *workflow);
+            let signal = its.then(|| SignalView {
+                id: id.clone(),
+                row: row.clone(),
+                lane: lane.clone(),
+                state: run.state,
+            });
+            ((id.run, id.number), signal)
+        });
+        look::stretch(rows, filter.limit.clamp(1, 1_000), filter.look)
     }
 
     fn publication(&self, id: PublicationId) -> Page<PublicationView> {
@@ -142,14 +143,27 @@ impl Tables {
         page(found.map(|row| (id, row.clone())).into_iter(), 1)
     }
 
-    fn topics(&self, namespace: &Name) -> Vec<TopicView> {
+    fn topics(&self, namespace: &Name, rows: usize) -> Vec<TopicView> {
         let mut topics = BTreeMap::new();
-        let published = self.rows.publications.iter().map(|(_, row)| row);
-        for row in published.filter(|row| row.namespace == *namespace) {
+        let all = || {
+            let all = self.rows.publications.iter().map(|(_, row)| row);
+            all.filter(|row| row.namespace == *namespace)
+        };
+        all().for_each(|row| {
+            topic_of(&mut topics, &row.topic);
+        });
+        let each = look::share(rows, topics.len());
+        // Backwards: those that were published last are counted first.
+        let mut newest: Vec<_> = all().collect();
+        newest.reverse();
+        for row in newest {
             let topic = topic_of(&mut topics, &row.topic);
-            topic.publications += 1;
-            topic.unheard += u64::from(row.heard == 0);
-            topic.last_at = topic.last_at.max(Some(row.at));
+            topic.more = topic.publications == each as u64;
+            if !topic.more {
+                topic.publications += 1;
+                topic.unheard += u64::from(row.heard == 0);
+                topic.last_at = topic.last_at.max(Some(row.at));
+            }
         }
         let all = self.rows.subscriptions.iter();
         for (id, row) in all.filter(|(id, _)| id.namespace == *namespace) {
@@ -207,22 +221,31 @@ impl Tables {
         }
     }
 
-    fn runs(&self, filter: &RunFilter) -> Page<RunView> {
-        let runs = self.index.runs_before(filter.before);
-        let runs = runs.map(|run| self.rows.run(run).expect("indexed"));
-        let fits = |row: &&RunRow| {
-            let lane = self.rows.lane(row.lane);
-            lane.namespace == filter.namespace
-                && filter
-                    .workflow
-                    .as_ref()
-                    .is_none_or(|workflow| lane.workflow == *workflow)
-                && filter.state.is_none_or(|state| row.state == state)
-                && filter.label.as_ref().is_none_or(|(name, value)| {
-                    self.rest.labels.get(&(row.id, name.clone())) == Some(value)
-                })
+    fn look(&self, filter: &RunFilter) -> Stretch<RunView, RunId> {
+        let fits = |lane: &Lane| {
+            let of = filter.workflow.as_ref();
+            lane.namespace == filter.namespace && of.is_none_or(|name| lane.workflow == *name)
         };
-        page(runs.filter(fits).map(|row| self.view(row)), filter.limit)
+        let with_label = |row: &RunRow| {
+            filter.label.as_ref().is_none_or(|(name, value)| {
+                self.rest.labels.get(&(row.id, name.clone())) == Some(value)
+            })
+        };
+        let on_the_way = |row: &&RunRow| match filter.way() {
+            Way::All => true,
+            Way::Label => with_label(row),
+            Way::Parked => row.state == RunState::Parked,
+            Way::RollbackFailed => row.state == RunState::RollbackFailed,
+        };
+        let any = self.rows.lanes().iter().any(fits);
+        let runs = self.index.runs_before(filter.before).filter(|_| any);
+        let rows = runs.map(|run| self.rows.run(run).expect("indexed"));
+        let rows = rows.filter(on_the_way).map(|row| {
+            let its = fits(self.rows.lane(row.lane));
+            let found = its && filter.state.is_none_or(|state| row.state == state);
+            (row.id, found.then(|| self.view(row)))
+        });
+        look::stretch(rows, filter.limit.clamp(1, 1_000), filter.rows())
     }
 
     fn workers(&self) -> Vec<WorkerRow> {
@@ -283,31 +306,47 @@ impl Tables {
         its.map(view).collect()
     }
 
-    fn audit(&self, filter: &AuditFilter) -> Page<AuditView> {
+    fn audit(&self, filter: &AuditFilter) -> Stretch<AuditView, AuditId> {
         let begin = filter.begin();
-        let beyond = |id: &roundel_core::AuditId| {
+        let beyond = |id: &AuditId| {
             let place = (id.namespace.as_str(), number(id.number));
-            match filter.order {
-                AuditOrder::OldestFirst => place > begin,
-                AuditOrder::NewestFirst => place < begin,
+            match (filter.order, &filter.after) {
+                (_, None) => true,
+                (AuditOrder::OldestFirst, _) => place > begin,
+                (AuditOrder::NewestFirst, _) => place < begin,
             }
         };
-        let asked = |(id, row): &(&roundel_core::AuditId, &roundel_core::AuditRow)| {
-            let its = |name: &Name| *name == id.namespace;
-            filter.namespace.as_ref().is_none_or(its)
+        // A tenant's are looked through; what is asked of all, or of a run, has a way of its own.
+        let on_the_way = |(id, row): &(&AuditId, &AuditRow)| {
+            let its = filter.namespace.as_ref();
+            its.is_none_or(|name| *name == id.namespace)
                 && filter.run.is_none_or(|run| row.run == Some(run))
-                && filter
-                    .operator
-                    .as_ref()
-                    .is_none_or(|by| *by == row.operator)
                 && beyond(id)
         };
-        let found = self.rows.audit.iter().filter(asked);
-        let mut found: Vec<AuditView> = found.map(|(id, row)| (id.clone(), row.clone())).collect();
+        let mut rows: Vec<_> = self.rows.audit.iter().filter(on_the_way).collect();
         if filter.order == AuditOrder::NewestFirst {
-            found.reverse();
+            rows.reverse();
         }
-        page(found.into_iter(), filter.limit)
+        let fits = |row: &AuditRow| {
+            let by = filter.operator.as_ref();
+            by.is_none_or(|by| *by == row.operator)
+        };
+        let limit = filter.limit.clamp(1, 1_000);
+        if filter.through().is_none() {
+            let found = rows.into_iter().filter(|(_, row)| fits(row));
+            let found = page(found.map(|(id, row)| (id.clone(), row.clone())), limit);
+            return Stretch::of(found, |(id, _)| id.clone());
+        }
+        let rows = rows.into_iter().map(|(id, row)| {
+            let found = fits(row).then(|| (id.clone(), row.clone()));
+            (id.number, found)
+        });
+        let look = filter.look.unwrap_or(LOOK);
+        let namespace = filter.namespace.clone().expect("it is looked through");
+        look::stretch(rows, limit, look).map(|number| AuditId {
+            namespace: namespace.clone(),
+            number,
+        })
     }
 
     fn dump(&self) -> Dump {

@@ -216,7 +216,7 @@ impl Side {
             audit: put(page.items).collect(),
             ..Changes::default()
         };
-        let next = At::Audit(after).next(&changes, page.more);
+        let next = At::Audit(after).next(&changes, page.next.is_some());
         Ok((changes, next))
     }
 
@@ -229,14 +229,13 @@ impl Side {
         let Answer::Facts(page) = self.read(Query::Facts(filter)).await? else {
             unreachable!("facts were asked for")
         };
-        let last = page.items.last().map(|view| view.position);
         let changes = Changes {
             facts: put(page.items.into_iter().map(|view| (view.id, view.row))).collect(),
             ..Changes::default()
         };
-        let next = match page.more {
-            true => Some(At::Facts(last)),
-            false => At::Facts(None).next(&changes, false),
+        let next = match page.next {
+            Some(next) => Some(At::Facts(Some(next))),
+            None => At::Facts(None).next(&changes, false),
         };
         Ok((changes, next))
     }

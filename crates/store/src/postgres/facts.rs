@@ -20,11 +20,12 @@ use super::trouble::Trouble;
 use super::values::Id;
 use super::write::parted;
 use crate::cells::{self, Cells, document_columns, fact_columns, number};
+use crate::query::look::Steps;
 use crate::query::{
     DocumentFilter, DocumentView, FactFilter, FactView, Projected, ProjectionView,
     without_positions,
 };
-use crate::{Answer, Page, Position, Query};
+use crate::{Answer, LOOK, Page, Position, Query, Stretch};
 
 /// What is asked for may have no row to lock. The lock's number is made of its names and of whose
 /// it is.
@@ -115,9 +116,20 @@ const READ_FACTS: &str = concat!(
     fact_columns!(),
     " FROM roundel_fact WHERE (xid, number) > ($1, $2) \
      AND ($3::text IS NULL OR namespace = $3) AND ($4::text IS NULL OR kind = $4) \
-     AND ($5::uuid IS NULL OR run = $5) \
-     AND (NOT $6 OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
-     ORDER BY xid, number LIMIT $7"
+     AND (NOT $5 OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
+     AND (xid, number) <= ($7, $8) ORDER BY xid, number LIMIT $6"
+);
+/// The last of so many, and the first after it.
+const FACTS_END: &str = "SELECT xid, number FROM roundel_fact WHERE (xid, number) > ($1, $2) \
+     AND (NOT $3 OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
+     ORDER BY xid, number LIMIT 2 OFFSET $4";
+const READ_FACTS_OF_RUN: &str = concat!(
+    "SELECT xid, number, ",
+    fact_columns!(),
+    " FROM roundel_fact WHERE run = $7 AND (xid, number) > ($1, $2) \
+     AND ($3::text IS NULL OR namespace = $3) AND ($4::text IS NULL OR kind = $4) \
+     AND (NOT $5 OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
+     ORDER BY run, xid, number LIMIT $6"
 );
 const READ_STREAM: &str = concat!(
     "SELECT xid, number, ",
@@ -339,7 +351,10 @@ impl Reader<'_> {
     /// A question about facts or documents.
     pub(super) async fn of_facts(&mut self, query: &Query) -> Read<Answer> {
         Ok(match query {
-            Query::Fact(id) => Answer::Facts(cut(self.fact(id).await?, 1)),
+            Query::Fact(id) => {
+                let found = cut(self.fact(id).await?, 1);
+                Answer::Facts(Stretch::of(found, |fact| fact.position))
+            }
             Query::Facts(filter) => Answer::Facts(self.facts(filter).await?),
             Query::Document(id) => Answer::Documents(cut(self.document(id).await?, 1)),
             Query::Documents(filter) => Answer::Documents(self.documents(filter).await?),
@@ -355,13 +370,13 @@ impl Reader<'_> {
         self.all(READ_FACT, values, cells::fact).await
     }
 
-    async fn facts(&mut self, filter: &FactFilter) -> Read<Page<FactView>> {
+    async fn facts(&mut self, filter: &FactFilter) -> Read<Stretch<FactView, Position>> {
         let limit = page(filter.limit);
         let kind = filter.kind.as_ref().map(Name::as_str);
         let namespace = filter.namespace.as_ref().map(Name::as_str);
         let Position { batch, number: at } = filter.after.unwrap_or_default();
-        let items = match &filter.stream {
-            Some((stream, after)) => {
+        let items = match (&filter.stream, filter.run) {
+            (Some((stream, after)), _) => {
                 let values = values![
                     namespace.unwrap_or_default(),
                     stream.as_str(),
@@ -371,20 +386,46 @@ impl Reader<'_> {
                 ];
                 self.all(READ_STREAM, values, cells::fact).await?
             }
-            None => {
+            (None, Some(run)) => {
                 let values = values![
                     number(batch),
                     number(at),
                     namespace,
                     kind,
-                    filter.run.map(Id::from),
                     filter.settled,
-                    limit + 1
+                    limit + 1,
+                    Id::from(run)
                 ];
-                self.all(READ_FACTS, values, cells::fact).await?
+                self.all(READ_FACTS_OF_RUN, values, cells::fact).await?
             }
+            (None, None) => return self.look_at_facts(filter).await,
         };
-        Ok(cut(items, limit))
+        Ok(Stretch::of(cut(items, limit), |fact| fact.position))
+    }
+
+    async fn look_at_facts(&mut self, filter: &FactFilter) -> Read<Stretch<FactView, Position>> {
+        let (settled, last) = (filter.settled, (i64::MAX, i64::MAX));
+        let kind = filter.kind.as_ref().map(Name::as_str);
+        let namespace = filter.namespace.as_ref().map(Name::as_str);
+        let limit = usize::try_from(page(filter.limit)).expect("a small number");
+        let mut steps = Steps::new(filter.after, limit, filter.look.unwrap_or(LOOK));
+        while let Some(step) = steps.step() {
+            let Position { batch, number: at } = step.before.unwrap_or_default();
+            let (batch, at) = (number(batch), number(at));
+            let skip = i64::try_from(step.rows - 1).expect("a small number");
+            let values = values![batch, at, settled, skip];
+            let end = self.all(FACTS_END, values, cells::position).await?;
+            let (to, below) = match end.as_slice() {
+                [to, _] => (number(to.batch), number(to.number)),
+                _ => last,
+            };
+            let limit = i64::try_from(step.limit).expect("a small number");
+            let most = limit + 1;
+            let values = values![batch, at, namespace, kind, settled, most, to, below];
+            let fit = cut(self.all(READ_FACTS, values, cells::fact).await?, limit);
+            steps.took(fit, &end, |fact| fact.position);
+        }
+        Ok(steps.stretch())
     }
 
     async fn document(&mut self, id: &DocumentId) -> Read<Vec<DocumentView>> {
@@ -434,7 +475,8 @@ impl Reader<'_> {
 impl Reader<'_> {
     pub(super) async fn every_fact(&mut self) -> Read<Vec<(FactId, FactRow)>> {
         let none = None::<&str>;
-        let values = values![0_i64, 0_i64, none, none, None::<Id>, false, i64::MAX];
+        let last = i64::MAX;
+        let values = values![0_i64, 0_i64, none, none, false, last, last, last];
         let views = self.all(READ_FACTS, values, cells::fact).await?;
         Ok(views.into_iter().map(|view| (view.id, view.row)).collect())
     }

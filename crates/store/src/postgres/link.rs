@@ -7,6 +7,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::trouble::Trouble;
+use crate::Query;
 use crate::cells::run_columns;
 
 /// What is said when a transaction begins.
@@ -19,6 +20,9 @@ pub(super) struct Beginnings {
     pub(super) session: String,
     /// Of one that reads: all at one moment.
     pub(super) read: String,
+    /// Of one that looks through a list: the rows come by the index that has them in order, and
+    /// not one more is read than is passed. Which index that is, what is asked for says.
+    pub(super) look: String,
     /// Of one that runs an operator's own statement.
     pub(super) sql: String,
     /// Of one that looks at the schema itself.
@@ -57,6 +61,11 @@ impl Beginnings {
              SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
              SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
              SET LOCAL jit = off";
+        let read = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {path}; \
+             SET LOCAL statement_timeout = '60s'; \
+             SET LOCAL idle_in_transaction_session_timeout = '15s'"
+        );
         let tables = OF_RUNS.map(|name| format!("\"{schema}\".roundel_{name}"));
         Beginnings {
             vacuum: [
@@ -66,11 +75,12 @@ impl Beginnings {
             .concat(),
             session: format!("{path}; {limits}; {plans}").replace("SET LOCAL", "SET"),
             write: format!("BEGIN; {path}; {limits}; {plans}"),
-            read: format!(
-                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {path}; \
-                 SET LOCAL statement_timeout = '60s'; \
-                 SET LOCAL idle_in_transaction_session_timeout = '15s'"
+            look: format!(
+                "{read}; {plans}; SET LOCAL enable_sort = off; \
+                 SET LOCAL plan_cache_mode = 'force_custom_plan'; \
+                 SET LOCAL max_parallel_workers_per_gather = 0"
             ),
+            read,
             sql: format!(
                 "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
                  SET LOCAL search_path = \"{schema}\", \"$user\", public; \
@@ -90,6 +100,19 @@ impl Beginnings {
                 "\".roundel_run WHERE id = $1",
             ]
             .concat(),
+        }
+    }
+
+    /// What is said first to answer this.
+    pub(super) fn of_query(&self, query: &Query) -> &str {
+        match query {
+            Query::Runs(_)
+            | Query::Parked(_)
+            | Query::Audit(_)
+            | Query::Facts(_)
+            | Query::Topics(..)
+            | Query::Publications { .. } => &self.look,
+            _ => &self.read,
         }
     }
 }

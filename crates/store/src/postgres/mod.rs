@@ -20,6 +20,7 @@ mod link;
 mod lists;
 mod load;
 mod locks;
+mod look;
 mod marks;
 mod migrate;
 mod moving;
@@ -270,7 +271,7 @@ impl Store for Postgres {
                 runtime.spawn(async move {
                     match sql::of(&query) {
                         Some(statement) => sql::answer(&shared, &statement).await,
-                        None => read::answer(&pool, &shared.begin.read, query).await,
+                        None => read::answer(&pool, shared.begin.of_query(&query), query).await,
                     }
                 })
             })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use roundel_core::{KeyKind, Name, Refusal, RunId, RunState, Target, Timestamp};
+use roundel_core::{KeyKind, Name, Refusal, RunId, Target, Timestamp};
 use sqlx::postgres::{PgArguments, PgRow};
 use tokio::time::timeout;
 
@@ -12,9 +12,10 @@ use super::pool::Pool;
 use super::trouble::Trouble;
 use super::values::Id;
 use crate::cells::{self, Cells, Strange, number, queue_columns, run_columns};
+use crate::query::look;
 use crate::{
-    Answer, DueFilter, Dump, Error, JournalPage, Page, Permits, Query, QueueView, RunFilter,
-    RunView, TopicView, topic_of,
+    Answer, DueFilter, Dump, Error, JournalPage, Page, Permits, Query, QueueView, RunView,
+    TopicView, topic_of,
 };
 
 /// Rows in one page.
@@ -33,28 +34,11 @@ macro_rules! run_view {
         )
     };
 }
+pub(super) use run_view;
 
 const RUN: &str = run_view!("WHERE id = $1 AND namespace = $2");
 const RUN_OF_KEY: &str =
     "SELECT run FROM roundel_key WHERE namespace = $1 AND kind = $2 AND key = $3";
-const RUNS: &str = run_view!(
-    "WHERE namespace = $1 AND ($2::text IS NULL OR workflow = $2) \
-     AND ($3::text IS NULL OR state = $3) AND id < $4 ORDER BY id DESC LIMIT $5"
-);
-const PARKED: &str = run_view!(
-    "WHERE namespace = $1 AND ($2::text IS NULL OR workflow = $2) AND state = 'parked' \
-     AND $3 = state AND id < $4 ORDER BY id DESC LIMIT $5"
-);
-const ROLLBACK_FAILED: &str = run_view!(
-    "WHERE namespace = $1 AND ($2::text IS NULL OR workflow = $2) AND state = 'rollback_failed' \
-     AND $3 = state AND id < $4 ORDER BY id DESC LIMIT $5"
-);
-const LABELLED: &str = run_view!(
-    "JOIN (SELECT run AS labelled FROM roundel_label WHERE name = $6 AND value = $7 \
-     AND run < $4) AS found ON labelled = id \
-     WHERE namespace = $1 AND ($2::text IS NULL OR workflow = $2) \
-     AND ($3::text IS NULL OR state = $3) ORDER BY id DESC LIMIT $5"
-);
 /// The lane is looked up once, so that the index gives them in order.
 const DUE: &str = run_view!(
     "WHERE lane = (SELECT id FROM roundel_lane WHERE namespace = $1 AND workflow = $2 \
@@ -74,8 +58,17 @@ const PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_exe
      WHERE namespace = $1 AND topic = $2 AND id < $3 ORDER BY id DESC LIMIT $4";
 const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
      at, heard, closes_at, deadlines, context FROM roundel_publication WHERE id = $1";
-const TOPICS: &str = "SELECT topic, count(*), count(*) FILTER (WHERE heard = 0), max(at) \
-     FROM roundel_publication WHERE namespace = $1 GROUP BY topic";
+/// From topic to topic, whatever was published to each.
+const TOPICS: &str = "WITH RECURSIVE topic (name) AS ( \
+     SELECT (SELECT topic FROM roundel_publication WHERE namespace = $1 ORDER BY topic LIMIT 1) \
+     UNION ALL SELECT (SELECT topic FROM roundel_publication \
+     WHERE namespace = $1 AND topic > name ORDER BY topic LIMIT 1) \
+     FROM topic WHERE name IS NOT NULL) SELECT name FROM topic WHERE name IS NOT NULL";
+const TOPIC: &str = "SELECT count(*), count(*) FILTER (WHERE heard = 0), max(at) FROM ( \
+     SELECT heard, at FROM roundel_publication \
+     WHERE namespace = $1 AND topic = $2 ORDER BY id DESC LIMIT $3) AS newest";
+const OLDER: &str = "SELECT 1 FROM roundel_publication \
+     WHERE namespace = $1 AND topic = $2 ORDER BY id DESC LIMIT 1 OFFSET $3";
 const LABELS: &str =
     "SELECT run, name, value FROM roundel_label WHERE run = ANY($1) ORDER BY run, name, value";
 const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
@@ -172,7 +165,7 @@ impl<'a> Reader<'a> {
             Query::Run(namespace, target) => {
                 Answer::Run(self.run(namespace, target).await?.map(Box::new))
             }
-            Query::Runs(filter) => Answer::Runs(self.runs(filter).await?),
+            Query::Runs(filter) => Answer::Looked(self.look(filter).await?),
             Query::Due(filter) => Answer::Runs(self.due(filter).await?),
             Query::Journal {
                 run,
@@ -208,7 +201,7 @@ impl<'a> Reader<'a> {
                 Answer::Publications(cut(found.await?, 1))
             }
             Query::Queues(namespace) => Answer::Queues(self.queues(namespace).await?),
-            Query::Topics(namespace) => Answer::Topics(self.topics(namespace).await?),
+            Query::Topics(namespace, rows) => Answer::Topics(self.topics(namespace, *rows).await?),
             Query::Publications {
                 namespace,
                 topic,
@@ -269,30 +262,6 @@ impl<'a> Reader<'a> {
         Ok(self.views(RUN, values, 1).await?.items.pop())
     }
 
-    async fn runs(&mut self, filter: &RunFilter) -> Read<Page<RunView>> {
-        let workflow = filter.workflow.as_ref().map(|name| name.as_str());
-        let state = filter.state.map(RunState::as_str);
-        let before = filter.before.map_or(AFTER_ALL, Id::from);
-        let limit = page(filter.limit);
-        let namespace = filter.namespace.as_str();
-        if let Some((name, value)) = &filter.label {
-            if value.contains('\0') {
-                // No label has it, and the server would not even be asked.
-                return Ok(cut(Vec::new(), limit));
-            }
-            let (name, value) = (name.as_str(), value.as_str());
-            let values = values![namespace, workflow, state, before, limit + 1, name, value];
-            return self.views(LABELLED, values, limit).await;
-        }
-        let values = values![namespace, workflow, state, before, limit + 1];
-        let sql = match filter.state {
-            Some(RunState::Parked) => PARKED,
-            Some(RunState::RollbackFailed) => ROLLBACK_FAILED,
-            _ => RUNS,
-        };
-        self.views(sql, values, limit).await
-    }
-
     async fn due(&mut self, filter: &DueFilter) -> Read<Page<RunView>> {
         let limit = page(filter.limit);
         let (namespace, workflow) = (filter.namespace.as_str(), filter.workflow.as_str());
@@ -303,7 +272,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Runs with their lanes and labels. The statement asks for one more than the limit.
-    async fn views(&mut self, sql: &str, values: PgArguments, limit: i64) -> Read<Page<RunView>> {
+    pub(super) async fn views(
+        &mut self,
+        sql: &str,
+        values: PgArguments,
+        limit: i64,
+    ) -> Read<Page<RunView>> {
         let read = |row: &PgRow| {
             let lane = cells::lane(row, cells::RUN_COLUMNS)?;
             let (row, labels) = (cells::run(row)?, Vec::new());
@@ -345,13 +319,23 @@ impl<'a> Reader<'a> {
         Ok(views)
     }
 
-    async fn topics(&mut self, namespace: &Name) -> Read<Vec<TopicView>> {
+    async fn topics(&mut self, namespace: &Name, rows: usize) -> Read<Vec<TopicView>> {
+        let read = |row: &PgRow| cells::name(row, 0);
+        let names = self.all(TOPICS, values![namespace.as_str()], read).await?;
+        let each = look::share(rows, names.len());
+        let most = i64::try_from(each).expect("a small number");
         let mut topics = BTreeMap::new();
-        for row in self.rows(TOPICS, values![namespace.as_str()]).await? {
-            let topic = topic_of(&mut topics, &cells::name(&row, 0)?);
-            topic.publications = row.int(1)?.unwrap_or_default().unsigned_abs();
-            topic.unheard = row.int(2)?.unwrap_or_default().unsigned_abs();
-            topic.last_at = row.int(3)?.map(Timestamp);
+        for name in names {
+            let values = values![namespace.as_str(), name.as_str(), most];
+            let topic = topic_of(&mut topics, &name);
+            for row in self.rows(TOPIC, values).await? {
+                topic.publications = row.int(0)?.unwrap_or_default().unsigned_abs();
+                topic.unheard = row.int(1)?.unwrap_or_default().unsigned_abs();
+                topic.last_at = row.int(2)?.map(Timestamp);
+            }
+            let full = topic.publications >= each as u64;
+            let values = values![namespace.as_str(), name.as_str(), most];
+            topic.more = full && !self.rows(OLDER, values).await?.is_empty();
         }
         let values = values![namespace.as_str()];
         for (id, row) in self.all(SUBSCRIPTIONS, values, cells::subscription).await? {

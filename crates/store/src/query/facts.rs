@@ -43,12 +43,15 @@ pub struct FactFilter {
     pub run: Option<RunId>,
     /// Of which stream, those after this number, in the stream's order.
     pub stream: Option<(Name, u64)>,
-    /// Those after this one: the last of the page before.
+    /// Those after this one: where the look before ended.
     pub after: Option<Position>,
     /// Only those before which nothing can come any more: for whoever must not miss any.
     pub settled: bool,
     /// How many at most.
     pub limit: usize,
+    /// How many of all facts are passed at most, whether they fit or not; [`LOOK`](crate::LOOK)
+    /// unless said. Those of a run or a stream have a way of their own.
+    pub look: Option<usize>,
 }
 
 /// Which documents.

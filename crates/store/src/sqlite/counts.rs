@@ -1,11 +1,13 @@
 //! Counts, who works on what, and what was done in somebody's name.
 
-use roundel_core::{Lane, Name, RunId, RunState, WorkerRow};
+use roundel_core::{AuditId, Lane, Name, RunId, RunState, WorkerRow};
 use rusqlite::{Result, Row};
 
 use super::columns;
 use super::read::{Reader, cut, page};
-use crate::{AuditFilter, AuditOrder, AuditView, Page, Stats};
+use crate::cells::number;
+use crate::query::look::Steps;
+use crate::{AuditFilter, AuditOrder, AuditView, LOOK, Stats, Stretch};
 
 /// By number first: names would be compared for every single run.
 const RUN_COUNTS: &str = "SELECT workflow, version, state, owner, runs, unread FROM \
@@ -54,6 +56,27 @@ const AUDIT_OF_RUN_BACK: &str = audit!(
     "namespace DESC, number DESC"
 );
 
+/// The last of so many rows of a tenant's, and the first after it.
+const AUDIT_END: &str = "SELECT number FROM roundel_audit WHERE namespace = ?1 AND number > ?2 \
+     ORDER BY number LIMIT 2 OFFSET ?3";
+const AUDIT_END_BACK: &str = "SELECT number FROM roundel_audit \
+     WHERE namespace = ?1 AND number < ?2 ORDER BY number DESC LIMIT 2 OFFSET ?3";
+/// What fits between.
+macro_rules! audited {
+    ($between:literal, $order:literal) => {
+        concat!(
+            "SELECT namespace, number, at, operator, reason, action, target, run, \
+             detail, answer, seal FROM roundel_audit WHERE namespace = ?1 AND ",
+            $between,
+            " AND (?4 IS NULL OR operator = ?4) ORDER BY ",
+            $order,
+            " LIMIT ?5"
+        )
+    };
+}
+const AUDITED: &str = audited!("number > ?2 AND number <= ?3", "number");
+const AUDITED_BACK: &str = audited!("number < ?2 AND number >= ?3", "number DESC");
+
 /// The place of a state among all.
 fn place(state: RunState) -> Option<usize> {
     RunState::ALL.iter().position(|known| *known == state)
@@ -89,7 +112,16 @@ impl Reader<'_> {
         Ok(Stats::of(alike, offers))
     }
 
-    pub(super) fn audit(&self, filter: &AuditFilter) -> Result<Page<AuditView>> {
+    pub(super) fn audit(&self, filter: &AuditFilter) -> Result<Stretch<AuditView, AuditId>> {
+        if let Some(namespace) = filter.through() {
+            let found = self.look_at_audit(filter, namespace)?;
+            let namespace = namespace.clone();
+            let id = |number| AuditId {
+                namespace: namespace.clone(),
+                number,
+            };
+            return Ok(found.map(id));
+        }
         let limit = page(filter.limit);
         let (namespace, number) = filter.begin();
         let values = (
@@ -106,6 +138,36 @@ impl Reader<'_> {
             (None, AuditOrder::OldestFirst) => AUDIT,
             (None, AuditOrder::NewestFirst) => AUDIT_BACK,
         };
-        Ok(cut(self.all(sql, values, columns::audit)?, limit))
+        let found = cut(self.all(sql, values, columns::audit)?, limit);
+        Ok(Stretch::of(found, |(id, _)| id.clone()))
+    }
+
+    fn look_at_audit(
+        &self,
+        filter: &AuditFilter,
+        namespace: &Name,
+    ) -> Result<Stretch<AuditView, u64>> {
+        let (of_end, of_rows, first, last) = match filter.order {
+            AuditOrder::OldestFirst => (AUDIT_END, AUDITED, 0, i64::MAX),
+            AuditOrder::NewestFirst => (AUDIT_END_BACK, AUDITED_BACK, i64::MAX, 0),
+        };
+        let namespace = namespace.as_str();
+        let operator = filter.operator.as_ref().map(Name::as_str);
+        let limit = usize::try_from(page(filter.limit)).expect("a small number");
+        let mut steps = Steps::new(filter.number(), limit, filter.look.unwrap_or(LOOK));
+        while let Some(step) = steps.step() {
+            let begin = step.before.map_or(first, number);
+            let skip = i64::try_from(step.rows - 1).expect("a small number");
+            let end = self.all(of_end, (namespace, begin, skip), |row| count(row, 0))?;
+            let to = match end.as_slice() {
+                [to, _] => number(*to),
+                _ => last,
+            };
+            let limit = i64::try_from(step.limit).expect("a small number");
+            let values = (namespace, begin, to, operator, limit + 1);
+            let fit = cut(self.all(of_rows, values, columns::audit)?, limit);
+            steps.took(fit, &end, |(id, _)| id.number);
+        }
+        Ok(steps.stretch())
     }
 }

@@ -12,11 +12,12 @@ use super::batch::keep;
 use super::columns::{self, number};
 use super::read::{Reader, cut, page};
 use crate::cells::{self, document_columns, fact_columns};
+use crate::query::look::Steps;
 use crate::query::{
     DocumentFilter, DocumentView, FactFilter, FactView, Projected, ProjectionView,
     without_positions,
 };
-use crate::{Answer, Page, Query};
+use crate::{Answer, LOOK, Page, Query, Stretch};
 
 const FACT: &str = concat!(
     "SELECT 0, position, ",
@@ -59,11 +60,14 @@ const DOCUMENT_UPDATE: &str = "UPDATE roundel_document SET version = ?4, value =
      projection = ?7 WHERE namespace = ?1 AND path = ?2 AND generation = ?3";
 const DOCUMENT_DELETE: &str = "DELETE FROM roundel_document \
      WHERE namespace = ?1 AND path = ?2 AND generation = ?3";
+/// The last of so many, and the first after it.
+const FACTS_END: &str = "SELECT 0, position FROM roundel_fact WHERE position > ?1 \
+     ORDER BY position LIMIT 2 OFFSET ?2";
 const FACTS: &str = concat!(
     "SELECT 0, position, ",
     fact_columns!(),
     " FROM roundel_fact WHERE position > ?1 AND (?2 IS NULL OR namespace = ?2) \
-     AND (?3 IS NULL OR kind = ?3) ORDER BY position LIMIT ?4"
+     AND (?3 IS NULL OR kind = ?3) AND position <= ?5 ORDER BY position LIMIT ?4"
 );
 const FACTS_OF_RUN: &str = concat!(
     "SELECT 0, position, ",
@@ -282,7 +286,10 @@ impl Reader<'_> {
     /// A question about facts or documents.
     pub(super) fn of_facts(&self, query: &Query) -> Result<Answer> {
         Ok(match query {
-            Query::Fact(id) => Answer::Facts(cut(self.fact(id)?, 1)),
+            Query::Fact(id) => {
+                let found = cut(self.fact(id)?, 1);
+                Answer::Facts(Stretch::of(found, |fact| fact.position))
+            }
             Query::Facts(filter) => Answer::Facts(self.facts(filter)?),
             Query::Document(id) => Answer::Documents(cut(self.document(id)?, 1)),
             Query::Documents(filter) => Answer::Documents(self.documents(filter)?),
@@ -298,7 +305,7 @@ impl Reader<'_> {
         self.all(FACT, values, columns::fact)
     }
 
-    fn facts(&self, filter: &FactFilter) -> Result<Page<FactView>> {
+    fn facts(&self, filter: &FactFilter) -> Result<Stretch<FactView, Position>> {
         let limit = page(filter.limit);
         let kind = filter.kind.as_ref().map(Name::as_str);
         let namespace = filter.namespace.as_ref().map(Name::as_str);
@@ -313,12 +320,30 @@ impl Reader<'_> {
                 let values = (after, namespace, kind, limit + 1, run.as_bytes());
                 self.all(FACTS_OF_RUN, values, columns::fact)?
             }
-            (None, None) => {
-                let values = (after, namespace, kind, limit + 1);
-                self.all(FACTS, values, columns::fact)?
-            }
+            (None, None) => return self.look_at_facts(filter),
         };
-        Ok(cut(items, limit))
+        Ok(Stretch::of(cut(items, limit), |fact| fact.position))
+    }
+
+    fn look_at_facts(&self, filter: &FactFilter) -> Result<Stretch<FactView, Position>> {
+        let kind = filter.kind.as_ref().map(Name::as_str);
+        let namespace = filter.namespace.as_ref().map(Name::as_str);
+        let limit = usize::try_from(page(filter.limit)).expect("a small number");
+        let mut steps = Steps::new(filter.after, limit, filter.look.unwrap_or(LOOK));
+        while let Some(step) = steps.step() {
+            let after = number(step.before.unwrap_or_default().number);
+            let skip = i64::try_from(step.rows - 1).expect("a small number");
+            let end = self.all(FACTS_END, (after, skip), columns::position)?;
+            let to = match end.as_slice() {
+                [to, _] => number(to.number),
+                _ => i64::MAX,
+            };
+            let limit = i64::try_from(step.limit).expect("a small number");
+            let values = (after, namespace, kind, limit + 1, to);
+            let fit = cut(self.all(FACTS, values, columns::fact)?, limit);
+            steps.took(fit, &end, |fact| fact.position);
+        }
+        Ok(steps.stretch())
     }
 
     fn document(&self, id: &DocumentId) -> Result<Vec<DocumentView>> {
@@ -365,11 +390,8 @@ impl Reader<'_> {
 
 impl Reader<'_> {
     pub(super) fn every_fact(&self) -> Result<Vec<(FactId, FactRow)>> {
-        let views = self.all(
-            FACTS,
-            (0, None::<&str>, None::<&str>, i64::MAX),
-            columns::fact,
-        )?;
+        let values = (0, None::<&str>, None::<&str>, i64::MAX, i64::MAX);
+        let views = self.all(FACTS, values, columns::fact)?;
         Ok(views.into_iter().map(|view| (view.id, view.row)).collect())
     }
 

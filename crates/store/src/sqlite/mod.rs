@@ -17,6 +17,7 @@ mod file;
 pub(crate) mod guard;
 mod load;
 mod log;
+mod look;
 mod migrate;
 mod moving;
 mod open;

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use roundel_core::{
-    GateId, JournalRow, KeyKind, Name, OfferId, OfferRow, Refusal, RunId, RunState, Target,
-    Timestamp,
+    GateId, JournalRow, KeyKind, Name, OfferId, OfferRow, Refusal, RunId, Target, Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql, params};
 
 use super::columns::{self, number, run_columns};
 use crate::cells::queue_columns;
+use crate::query::look;
 use crate::{
-    Answer, DueFilter, Dump, JournalPage, Page, Permits, Query, QueueView, RunFilter, RunView,
-    TopicView, topic_of,
+    Answer, DueFilter, Dump, JournalPage, Page, Permits, Query, QueueView, RunView, TopicView,
+    topic_of,
 };
 
 /// Rows in one page.
@@ -31,33 +31,11 @@ macro_rules! run_view {
         )
     };
 }
+pub(super) use run_view;
 
 const RUN: &str = concat!(run_view!("roundel_run"), "WHERE id = ?1 AND namespace = ?2");
 const RUN_OF_KEY: &str =
     "SELECT run FROM roundel_key WHERE namespace = ?1 AND kind = ?2 AND key = ?3";
-const RUNS: &str = concat!(
-    run_view!("roundel_run"),
-    "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND (?3 IS NULL OR state = ?3) \
-     AND id < ?4 ORDER BY id DESC LIMIT ?5"
-);
-const PARKED: &str = concat!(
-    run_view!("roundel_run INDEXED BY roundel_run_parked"),
-    "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND state = 'parked' AND ?3 = state \
-     AND id < ?4 ORDER BY id DESC LIMIT ?5"
-);
-const ROLLBACK_FAILED: &str = concat!(
-    run_view!("roundel_run INDEXED BY roundel_run_rollback_failed"),
-    "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND state = 'rollback_failed' \
-     AND ?3 = state AND id < ?4 ORDER BY id DESC LIMIT ?5"
-);
-const LABELLED: &str = concat!(
-    run_view!(
-        "(SELECT run FROM roundel_label WHERE name = ?6 AND value = ?7 AND run < ?4) AS found \
-         CROSS JOIN roundel_run ON id = found.run"
-    ),
-    "WHERE namespace = ?1 AND (?2 IS NULL OR workflow = ?2) AND (?3 IS NULL OR state = ?3) \
-     ORDER BY found.run DESC LIMIT ?5"
-);
 const CHILDREN: &str = concat!(
     run_view!("roundel_run INDEXED BY roundel_run_parent"),
     "WHERE parent_run = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
@@ -84,8 +62,17 @@ const PUBLICATIONS: &str = "SELECT id, namespace, topic, payload, by_run, by_exe
 const PUBLICATION: &str = "SELECT id, namespace, topic, payload, by_run, by_execution, by_call, \
      at, heard, closes_at, deadlines, context \
      FROM roundel_publication WHERE id = ?1";
-const TOPICS: &str = "SELECT topic, count(*), sum(heard = 0), max(at) FROM roundel_publication \
-     WHERE namespace = ?1 GROUP BY topic";
+/// From topic to topic, whatever was published to each.
+const TOPICS: &str = "WITH RECURSIVE topic (name) AS ( \
+     SELECT (SELECT topic FROM roundel_publication WHERE namespace = ?1 ORDER BY topic LIMIT 1) \
+     UNION ALL SELECT (SELECT topic FROM roundel_publication \
+     WHERE namespace = ?1 AND topic > name ORDER BY topic LIMIT 1) \
+     FROM topic WHERE name IS NOT NULL) SELECT name FROM topic WHERE name IS NOT NULL";
+const TOPIC: &str = "SELECT count(*), coalesce(sum(heard = 0), 0), max(at) FROM ( \
+     SELECT heard, at FROM roundel_publication INDEXED BY roundel_publication_topic \
+     WHERE namespace = ?1 AND topic = ?2 ORDER BY id DESC LIMIT ?3)";
+const OLDER: &str = "SELECT 1 FROM roundel_publication INDEXED BY roundel_publication_topic \
+     WHERE namespace = ?1 AND topic = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3";
 const LABELS: &str = "SELECT name, value FROM roundel_label WHERE run = ?1 ORDER BY name, value";
 const JOURNAL: &str = "SELECT run, execution, first, count, epoch, at, entries \
      FROM roundel_journal WHERE run = ?1 AND execution = ?2 AND first + count > ?3 + 1 \
@@ -156,7 +143,7 @@ impl Reader<'_> {
             Query::Run(namespace, target) => {
                 Answer::Run(self.run(namespace, target)?.map(Box::new))
             }
-            Query::Runs(filter) => Answer::Runs(self.runs(filter)?),
+            Query::Runs(filter) => Answer::Looked(self.look(filter)?),
             Query::Due(filter) => Answer::Runs(self.due(filter)?),
             Query::Journal {
                 run,
@@ -196,7 +183,7 @@ impl Reader<'_> {
                 Answer::Publications(Page { items, more: false })
             }
             Query::Queues(namespace) => Answer::Queues(self.queues(namespace)?),
-            Query::Topics(namespace) => Answer::Topics(self.topics(namespace)?),
+            Query::Topics(namespace, rows) => Answer::Topics(self.topics(namespace, *rows)?),
             Query::Publications {
                 namespace,
                 topic,
@@ -250,27 +237,6 @@ impl Reader<'_> {
         Ok(self.views(RUN, (run, namespace.as_str()), 1)?.items.pop())
     }
 
-    fn runs(&self, filter: &RunFilter) -> Result<Page<RunView>> {
-        let workflow = filter.workflow.as_ref().map(|name| name.as_str());
-        let state = filter.state.map(RunState::as_str);
-        let before = filter.before.map(|run| run.as_bytes().to_vec());
-        let before = before.unwrap_or_else(|| AFTER_ALL.to_vec());
-        let limit = page(filter.limit);
-        let namespace = filter.namespace.as_str();
-        let values = (namespace, workflow, state, before, limit + 1);
-        match (&filter.label, filter.state) {
-            (Some((name, value)), _) => {
-                let (namespace, workflow, state, before, more) = values;
-                let label = (name.as_str(), value);
-                let values = (namespace, workflow, state, before, more, label.0, label.1);
-                self.views(LABELLED, values, limit)
-            }
-            (None, Some(RunState::Parked)) => self.views(PARKED, values, limit),
-            (None, Some(RunState::RollbackFailed)) => self.views(ROLLBACK_FAILED, values, limit),
-            (None, _) => self.views(RUNS, values, limit),
-        }
-    }
-
     fn due(&self, filter: &DueFilter) -> Result<Page<RunView>> {
         let limit = page(filter.limit);
         let (namespace, workflow) = (filter.namespace.as_str(), filter.workflow.as_str());
@@ -287,7 +253,12 @@ impl Reader<'_> {
     }
 
     /// Runs with their lanes and labels. The statement asks for one more than the limit.
-    fn views(&self, sql: &str, values: impl Params, limit: i64) -> Result<Page<RunView>> {
+    pub(super) fn views(
+        &self,
+        sql: &str,
+        values: impl Params,
+        limit: i64,
+    ) -> Result<Page<RunView>> {
         let found = self.all(sql, values, |row| {
             let lane = columns::lane(row, columns::RUN_COLUMNS)?;
             Ok((columns::run(row)?, lane))
@@ -318,15 +289,23 @@ impl Reader<'_> {
         Ok(Page { items, more })
     }
 
-    fn topics(&self, namespace: &Name) -> Result<Vec<TopicView>> {
+    fn topics(&self, namespace: &Name, rows: usize) -> Result<Vec<TopicView>> {
+        let names = self.all(TOPICS, [namespace.as_str()], |row| columns::name(row, 0))?;
+        let each = look::share(rows, names.len());
+        let most = i64::try_from(each).expect("a small number");
         let mut topics = BTreeMap::new();
-        self.all(TOPICS, [namespace.as_str()], |row| {
-            let topic = topic_of(&mut topics, &columns::name(row, 0)?);
-            topic.publications = row.get::<_, i64>(1)?.unsigned_abs();
-            topic.unheard = row.get::<_, i64>(2)?.unsigned_abs();
-            topic.last_at = Some(Timestamp(row.get(3)?));
-            Ok(())
-        })?;
+        for name in names {
+            let values = (namespace.as_str(), name.as_str(), most);
+            let topic = topic_of(&mut topics, &name);
+            self.all(TOPIC, values, |row| {
+                topic.publications = row.get::<_, i64>(0)?.unsigned_abs();
+                topic.unheard = row.get::<_, i64>(1)?.unsigned_abs();
+                topic.last_at = row.get::<_, Option<i64>>(2)?.map(Timestamp);
+                Ok(())
+            })?;
+            let full = topic.publications >= each as u64;
+            topic.more = full && !self.all(OLDER, values, |_| Ok(()))?.is_empty();
+        }
         for (id, row) in self.all(SUBSCRIPTIONS, [namespace.as_str()], columns::subscription)? {
             let topic = topic_of(&mut topics, &id.topic);
             topic.subscribers.push((id.workflow, row.since));

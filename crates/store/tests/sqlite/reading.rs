@@ -8,19 +8,16 @@ use crate::tools::{
 };
 
 fn filter() -> RunFilter {
-    RunFilter {
-        namespace: SPACE,
-        workflow: None,
-        state: None,
-        label: None,
-        before: None,
-        limit: 10,
-    }
+    RunFilter::of(SPACE, 10)
 }
 
 fn runs(store: &Sqlite, query: Query) -> Page<RunView> {
     match read(store, query) {
         Ok(Answer::Runs(page)) => page,
+        Ok(Answer::Looked(found)) => Page {
+            items: found.items,
+            more: found.next.is_some(),
+        },
         other => panic!("{other:?}"),
     }
 }

@@ -20,6 +20,7 @@ all![
     ro_50_pages_give_each_run_once_newest_first,
     ro_50_a_page_is_stable_while_runs_come,
     ro_50_filters_by_workflow_state_and_label,
+    ro_50_a_page_is_filled_however_far_back_its_runs_are,
     ro_50_one_run_with_all_that_is_known_of_it,
     ro_50_a_tree_in_pages,
     ro_50_depths_and_statistics,
@@ -103,6 +104,33 @@ async fn ro_50_a_page_is_stable_while_runs_come(db: Db) {
     let seen: BTreeSet<RunId> = first.items.iter().map(|run| run.row.id).collect();
     assert!(second.items.iter().all(|run| !seen.contains(&run.row.id)));
     assert_eq!((second.items.len(), second.more), (3, false));
+}
+
+async fn ro_50_a_page_is_filled_however_far_back_its_runs_are(db: Db) {
+    let process = start(&db).await;
+    let (mut waiting, mut failed) = (Vec::new(), Vec::new());
+    for n in 0..20 {
+        if n % 7 == 0 {
+            waiting.insert(0, process.start(WAIT, &()).await.unwrap().id());
+        }
+        let input = if n % 6 == 0 { 13 } else { n };
+        let mut run = process.start(ADD, &input).await.unwrap();
+        if input == 13 {
+            failed.insert(0, run.id());
+        }
+        let _ = run.result().await;
+    }
+    for rows in [1, 2, 5, 100] {
+        let of = |workflow| process.runs().of(workflow).unwrap().within(rows);
+        for size in [1, 2, 3, 10] {
+            assert_eq!(all(of("wait"), size).await, waiting, "{rows}, {size}");
+            let list = of("add").in_state(RunState::Failed);
+            assert_eq!(all(list, size).await, failed, "{rows}, {size}");
+        }
+        let one = of("wait").limit(10).look().await.unwrap();
+        assert!(one.items.len() <= rows);
+        assert_eq!(one.next.is_some(), rows < 23, "{rows} of all");
+    }
 }
 
 async fn ro_50_filters_by_workflow_state_and_label(db: Db) {
