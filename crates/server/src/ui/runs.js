@@ -11,7 +11,7 @@ const STATES = ["ready", "running", "waiting", "rolling_back", "parked", "comple
 const labels = (all) => Object.entries(all).map(([name, value]) => `${name}=${value}`).join(" ");
 
 export async function runs(page, here) {
-  const { namespace, asked, go } = here;
+  const { namespace, asked, go, current } = here;
   const base = part(namespace);
   const { workflow = "", label = "", state: word = "", cursor = "" } = asked;
   const list = h("div", {});
@@ -40,12 +40,12 @@ export async function runs(page, here) {
   // The list does not wait for its counts, which may take longer where there is a lot.
   const counts = h("div", {});
   const count = async () => {
-    const found = await states(here, STATES);
+    const found = await states(here, STATES).catch(() => false);
     if (current()) refill(counts, found);
   };
   fill(page, h("h1", {}, "Runs"), form, counts, list, note);
   return live(here, () => {
-    count().catch(() => {});
+    count();
     return look(cursor);
   });
 }
