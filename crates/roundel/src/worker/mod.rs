@@ -14,6 +14,7 @@ mod pause;
 mod reads;
 mod remote;
 mod renew;
+mod unread;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
