@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 73] = [
+const COMMANDS: [&[&str]; 77] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -76,6 +76,10 @@ const COMMANDS: [&[&str]; 73] = [
     &["tokens", "add"],
     &["tokens", "list"],
     &["tokens", "revoke"],
+    &["keys", "new"],
+    &["keys", "add"],
+    &["keys", "use"],
+    &["keys", "list"],
     &["verify"],
     &["check"],
     &["migrate"],

@@ -47,8 +47,9 @@ pub(crate) async fn list(
     }
     let page = audit.fetch().await?;
     let last = page.items.last().filter(|_| page.more);
+    let shown = |row| Audited::from(&client.opened(row));
     Ok(Json(Listing {
         next: last.map(|(id, _)| cursor::write("audit", &id.number)),
-        items: page.items.iter().map(Audited::from).collect(),
+        items: page.items.iter().map(shown).collect(),
     }))
 }
