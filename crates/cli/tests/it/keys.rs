@@ -92,11 +92,15 @@ async fn p3_the_command_shows_what_is_sealed_with_the_key_alone() {
         &["doctor"],
         &["audit", "verify"],
         &["runs", "list"],
+        &["backup", "copy.db"],
     ] {
         let said = place.run(args);
         assert!(said.code == 0 || args == ["doctor"], "{said:?}");
         assert!(!said.out.contains("encrypted"), "{said:?}");
     }
+    let copy = std::fs::read(place.folder.path().join("copy.db")).expect("a copy");
+    let has = |text: &str| copy.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(has("roundel:sealed:1:one:") && !has(SECRET));
 }
 
 #[tokio::test]
