@@ -77,7 +77,8 @@ impl Audit {
         let page = asked.fetch().await?;
         let mut screen = self.output.screen();
         if self.output.json {
-            page.items.iter().for_each(|row| screen.json(&as_json(row)));
+            let shown = page.items.iter().map(|row| as_json(&client.opened(row)));
+            shown.for_each(|row| screen.json(&row));
             screen.flush()?;
             return Ok(Exit::Done);
         }

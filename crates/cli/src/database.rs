@@ -16,6 +16,8 @@ pub struct Database {
     schema: Option<String>,
     /// The URL by which operators' own statements come.
     reader: Option<String>,
+    /// Where the keys are that payloads are sealed with.
+    key_file: Option<PathBuf>,
     /// How the user can choose another.
     hint: &'static str,
 }
@@ -59,6 +61,7 @@ impl Database {
             namespace: None,
             schema: None,
             reader: None,
+            key_file: None,
             hint: "",
         }
     }
@@ -74,6 +77,13 @@ impl Database {
     #[must_use]
     pub fn reader(mut self, url: impl Into<String>) -> Database {
         self.reader = Some(url.into());
+        self
+    }
+
+    /// Payloads are sealed and opened with the keys in this file.
+    #[must_use]
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Database {
+        self.key_file = Some(path.into());
         self
     }
 
@@ -93,6 +103,7 @@ impl Database {
             namespace: None,
             schema: None,
             reader: None,
+            key_file: None,
             hint: "",
         }
     }
@@ -148,6 +159,9 @@ impl Database {
         }
         if let Some(schema) = &self.schema {
             engine = engine.schema(schema.clone());
+        }
+        if let Some(path) = &self.key_file {
+            engine = engine.key_file(path);
         }
         Some(engine)
     }
@@ -242,6 +256,16 @@ pub struct Place {
         help_heading = "Database"
     )]
     reader: Option<String>,
+    /// The keys that payloads are sealed with and opened; `roundel keys new` makes such a file. A
+    /// server's API opens with its own.
+    #[arg(
+        long,
+        global = true,
+        env = "ROUNDEL_KEY_FILE",
+        value_name = "FILE",
+        help_heading = "Database"
+    )]
+    key_file: Option<PathBuf>,
     /// The token for a server's API; else it is read from ROUNDEL_TOKEN.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Database")]
     token_file: Option<PathBuf>,
@@ -283,6 +307,7 @@ impl Place {
         Database {
             hint: "choose the database with --db or ROUNDEL_DB",
             reader: self.reader.clone(),
+            key_file: self.key_file.clone(),
             ..Database::file(self.db.clone())
                 .namespace(self.namespace.clone())
                 .schema(self.schema.clone())

@@ -37,6 +37,7 @@ mod doctor;
 mod exit;
 mod facts;
 mod incoming;
+mod keys;
 mod many;
 mod migrate;
 mod parked;
@@ -124,6 +125,9 @@ pub enum Command {
     /// Who may ask the server for what.
     #[command(subcommand)]
     Tokens(Tokens),
+    /// The keys that payloads are sealed with.
+    #[command(subcommand)]
+    Keys(Keys),
     /// What has ended and is still kept, and removing what ended long ago.
     #[command(subcommand)]
     Retention(Retention),
@@ -153,6 +157,7 @@ pub use commands::Commands;
 pub use confine::Confine;
 pub use facts::{Documents, Facts};
 pub use incoming::Tick;
+pub use keys::Keys;
 pub use migrate::Migrate;
 pub use parked::Parked;
 pub use projections::Projections;
@@ -208,7 +213,7 @@ impl Command {
     /// Is it about files of its own, wherever the database is?
     #[must_use]
     pub fn needs_no_database(&self) -> bool {
-        matches!(self, Command::Tokens(_))
+        matches!(self, Command::Tokens(_) | Command::Keys(_))
     }
 
     fn output(&self) -> &Output {
@@ -233,6 +238,7 @@ impl Command {
             Command::Top(args) => &args.output,
             Command::Serve(args) => &args.output,
             Command::Tokens(args) => args.output(),
+            Command::Keys(args) => args.output(),
             Command::Retention(args) => args.output(),
             Command::Backup(args) => &args.output,
             Command::Restore(args) => &args.output,
@@ -255,6 +261,7 @@ impl Command {
             Command::Confine(args) => return confine::run(&args, database).await,
             Command::Move(args) => return relocate::run(&args, database).await,
             Command::Tokens(args) => return args.run(),
+            Command::Keys(args) => return args.run(),
             _ => {}
         }
         let connected = database.connect().await?;
@@ -288,7 +295,8 @@ impl Command {
             | Command::Migrate(_)
             | Command::Confine(_)
             | Command::Move(_)
-            | Command::Tokens(_) => unreachable!("taken above"),
+            | Command::Tokens(_)
+            | Command::Keys(_) => unreachable!("taken above"),
         };
         connected.close().await;
         done

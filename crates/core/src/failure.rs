@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Name, Payload, RunId, Timestamp, limits};
+use crate::{Name, Payload, RunId, SEALED, Timestamp, limits};
 
 /// What a failure means for what happens next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -168,13 +168,16 @@ impl Failure {
     }
 
     /// The same for failures that are alike: of the same class and code, with the same message but
-    /// for numbers and ids.
+    /// for numbers and ids. A message that is sealed tells nothing.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let class = format!("{:?}", self.class);
         let is_word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
         let mut message = String::with_capacity(self.message.len());
-        let mut rest = self.message.as_str();
+        let mut rest = match self.message.starts_with(SEALED) {
+            true => "",
+            false => self.message.as_str(),
+        };
         while let Some(first) = rest.chars().next() {
             let end = rest.find(|c| is_word(c) != is_word(first));
             let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
@@ -386,5 +389,7 @@ mod tests {
         let other = Failure::business(one).fingerprint();
         assert_ne!(other, of(one));
         assert_eq!(of("").len(), 16);
+        let sealed = |rest: &str| of(&format!("{SEALED}k:{rest}"));
+        assert_eq!(sealed("abc"), sealed("xyz"));
     }
 }

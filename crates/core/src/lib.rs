@@ -70,7 +70,7 @@ pub use op::{
     Publish, Rebuild, Receive, Record, Redirect, Register, Release, Renew, Resume, Round, Scope,
     Signal, SkipFact, Start, StateChange, Subscribe, Take, Target, Then, Undo,
 };
-pub use payload::Payload;
+pub use payload::{Payload, SEALED};
 pub use projection::{
     ANY_KIND, Build, Folded, Folds, Passing, Position, ProjectionId, ProjectionRow, Stuck, Tail,
 };

@@ -1,5 +1,7 @@
 //! Payloads: one JSON value each, kept as the text it came as, so that nothing is lost in passing
-//! (large numbers, key order, escapes). A codec that encrypts yields a JSON string.
+//! (large numbers, key order, escapes). One that is sealed is a JSON string that begins with
+//! [`SEALED`]; whoever decides never looks into it, and tells it from another by what stands beside
+//! it for that ([`Payload::identity`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +9,11 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+/// What a text begins with that is sealed. After it come, with colons between them, the name of the
+/// key, what is sealed, and, of what may be sent again, what it is known by then. None of these has
+/// a quote, a colon or anything that JSON escapes.
+pub const SEALED: &str = "roundel:sealed:1:";
 
 /// One JSON value as text. Cloning is cheap.
 #[derive(Clone)]
@@ -47,6 +54,31 @@ impl Payload {
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.get()
+    }
+
+    /// The whole of it as a sealed text, if it is one.
+    #[must_use]
+    pub fn sealed(&self) -> Option<&str> {
+        let text = self.as_str().strip_prefix('"')?.strip_suffix('"')?;
+        text.starts_with(SEALED).then_some(text)
+    }
+
+    /// Is it sealed, or is something in it?
+    #[must_use]
+    pub fn holds_sealed(&self) -> bool {
+        self.as_str().contains(SEALED)
+    }
+
+    /// What tells it from another that is sent under the same id. The same value is sealed to
+    /// another text each time, and under another key once that was changed: what it is known by
+    /// stays.
+    pub(crate) fn identity(&self) -> &str {
+        let mark = self.sealed().and_then(|text| {
+            let (_, sealed) = text[SEALED.len()..].split_once(':')?;
+            sealed.find(':').map(|at| &sealed[at..])
+        });
+        // It begins with a colon, as no JSON does.
+        mark.unwrap_or(self.as_str())
     }
 
     /// Its size in bytes, which is what limits count.
@@ -100,6 +132,21 @@ mod tests {
         }
         assert!(Payload::parse("{").is_err());
         assert!(Payload::parse("1 2").is_err());
+    }
+
+    #[test]
+    fn p6_what_is_sealed_is_told_apart_by_what_it_is_known_by() {
+        let sealed = |rest: &str| Payload::encode(&format!("{SEALED}{rest}")).unwrap();
+        let (one, again) = (sealed("k1:abc:mark"), sealed("k2:xyz:mark"));
+        assert_eq!(one.identity(), again.identity());
+        assert_ne!(one.identity(), sealed("k1:abc:other").identity());
+        let unmarked = sealed("k1:abc");
+        assert_eq!(unmarked.identity(), unmarked.as_str());
+        let plain = Payload::encode(":mark").unwrap();
+        assert_ne!(plain.identity(), one.identity());
+        assert!(plain.sealed().is_none() && !plain.holds_sealed());
+        let within = Payload::parse(&format!("[{}]", one.as_str())).unwrap();
+        assert!(within.sealed().is_none() && within.holds_sealed());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::place::{Opening, Place};
 use crate::post::Post;
 use crate::projections::Registry;
 use crate::rests::Rests;
+use crate::seal::Keys;
 use crate::worker::{Config, Ear, Handlers, Idlers, Worker};
 use crate::{Command, Error, Topic, Undo, Workflow};
 
@@ -43,6 +44,7 @@ pub struct EngineBuilder {
     /// What becomes of runs in flight that do not go on with this code; not looked at if nothing.
     unfit: Option<Unfit>,
     idle: bool,
+    keys: Option<Keys>,
     #[cfg(feature = "testkit")]
     hooks: Option<Arc<crate::testkit::Hooks>>,
 }
@@ -167,6 +169,7 @@ impl EngineBuilder {
             keeping: Retention::default(),
             unfit: None,
             idle: false,
+            keys: None,
             #[cfg(feature = "testkit")]
             hooks: None,
         }
@@ -363,6 +366,24 @@ impl EngineBuilder {
         self.existing()
     }
 
+    /// Seals what users' code says and is told before it leaves this process, and opens what comes
+    /// back: inputs, results, signals, states, what failures say. What was stored before stays
+    /// readable. Names, keys, labels, facts and documents are not sealed; the guide lists all that
+    /// is and is not. Every process that works on these runs, or talks to them, needs the same
+    /// keys: one that lacks them gives runs back that it cannot read.
+    pub fn sealed(mut self, keys: Keys) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// [Seals](Self::sealed) with the keys in this file, which nobody but its owner may read.
+    pub fn key_file(self, path: impl AsRef<Path>) -> Self {
+        match Keys::read(path) {
+            Ok(keys) => self.sealed(keys),
+            Err(error) => self.with(|_| Err(Error::Setup(error.to_string()))),
+        }
+    }
+
     /// Sweeps, which make up for lost hints, are this far apart; leases are renewed by the test.
     #[cfg(feature = "testkit")]
     pub(crate) fn for_tests(self, sweep: Duration) -> Self {
@@ -402,7 +423,9 @@ impl EngineBuilder {
         let hears_all = self.opening.hears_all();
         let store = self.opening.open().await?;
         let (counters, rests) = (Arc::new(Counters::default()), Arc::new(Rests::default()));
-        let post = Arc::new(Post::new(store.clone(), counters.clone()));
+        let post = Post::new(store, counters.clone());
+        let post = Arc::new(post.sealed_by(self.keys, &config.namespace));
+        let store = post.store().clone();
         let (namespace, sweep) = (config.namespace.clone(), config.sweep);
         let shared = (counters.clone(), rests.clone());
         let handlers = Arc::new(with_own(self.handlers));

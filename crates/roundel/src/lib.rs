@@ -27,6 +27,7 @@ mod remote;
 mod rests;
 mod saga;
 mod schedule;
+mod seal;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
@@ -72,6 +73,7 @@ pub use roundel_store::{
 };
 pub use saga::{Next, Saga, SagaState, Visit};
 pub use schedule::{SCHEDULED_AT, Timed};
+pub use seal::{BadKeys, Keys, masked};
 pub use trace::{Ends, TRACEPARENT, Trace};
 
 /// The guide's examples, run as tests. Those that make files are run by `cargo xtask newcomer`.
@@ -83,6 +85,8 @@ mod guide {
     struct Cooperation;
     #[doc = include_str!("../../../docs/guide/cooperation-in-production.md")]
     struct CooperationInProduction;
+    #[doc = include_str!("../../../docs/guide/encryption.md")]
+    struct Encryption;
     #[cfg(feature = "testkit")]
     #[doc = include_str!("../../../docs/guide/exploring.md")]
     struct Exploring;

@@ -46,6 +46,8 @@ metrics! {
     runs_cancelled,
     /// Runs that this engine parked.
     runs_parked,
+    /// Runs given back because they need a key that this process does not have.
+    runs_unread,
     /// Runs that this engine removed because they ended long ago.
     runs_pruned,
     /// Rounds committed.

@@ -3,24 +3,30 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use roundel_core::{Op, Reply};
+use roundel_core::{Name, Op, Reply};
 use roundel_store::{Answered, Ask, Error, Request, Sink, Store};
 use tokio::sync::{Notify, oneshot};
 
 use crate::metrics::Counters;
+use crate::seal::{Keys, Sealed};
 
 /// Batches up to this size are answered by the store's own thread, for latency.
 const DIRECT: usize = 4;
 
 pub(crate) struct Post {
     store: Arc<dyn Store>,
+    /// The same, if values are sealed in front of it.
+    plain: Option<(Arc<dyn Store>, Keys)>,
     sink: Arc<Pending>,
-    task: tokio::task::AbortHandle,
+    task: Arc<Task>,
 }
 
-impl Drop for Post {
+/// Hands out large batches, for whoever shares it.
+struct Task(tokio::task::AbortHandle);
+
+impl Drop for Task {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
@@ -72,9 +78,47 @@ impl Post {
         });
         Post {
             store,
+            plain: None,
             sink,
-            task: task.abort_handle(),
+            task: Arc::new(Task(task.abort_handle())),
         }
+    }
+
+    /// The same, where values are sealed with these keys for this namespace.
+    fn sealed(self, keys: Keys, namespace: Name) -> Post {
+        let store = Sealed::over(self.store.clone(), keys.clone(), namespace);
+        Post {
+            plain: Some((self.store, keys)),
+            store: Arc::new(store),
+            ..self
+        }
+    }
+
+    /// The same, if there are keys.
+    pub(crate) fn sealed_by(self, keys: Option<Keys>, namespace: &Name) -> Post {
+        match keys {
+            Some(keys) => self.sealed(keys, namespace.clone()),
+            None => self,
+        }
+    }
+
+    /// The same for another namespace.
+    pub(crate) fn in_namespace(self: &Arc<Self>, namespace: Name) -> Arc<Post> {
+        let Some((store, keys)) = self.plain.clone() else {
+            return self.clone();
+        };
+        let post = Post {
+            store,
+            plain: None,
+            sink: self.sink.clone(),
+            task: self.task.clone(),
+        };
+        Arc::new(post.sealed(keys, namespace))
+    }
+
+    /// What seals and opens values, if anything does.
+    pub(crate) fn keys(&self) -> Option<&Keys> {
+        self.plain.as_ref().map(|(_, keys)| keys)
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

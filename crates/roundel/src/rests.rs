@@ -6,6 +6,7 @@ use roundel_core::{Outcome, RunId, RunState};
 use rustc_hash::FxHashMap;
 use tokio::sync::{oneshot, watch};
 
+use crate::seal::sealed_outcome;
 use crate::trace::Feed;
 
 /// How a run came to rest; no outcome if it was deleted.
@@ -62,6 +63,10 @@ impl Rests {
     pub(crate) fn at_rest(&self, run: RunId, state: RunState, outcome: Option<&Outcome>) {
         if state.has_ended() {
             self.tell_feeds(run);
+        }
+        if outcome.and_then(sealed_outcome).is_some() {
+            // Of another namespace, or under a key that is not here: who waits for it looks.
+            return self.look_again();
         }
         let waiting = self.lock().runs.remove(&run);
         for (_, sender) in waiting.into_iter().flatten() {

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream;
-use roundel::{Client, Name, Stats, Timestamp};
+use roundel::{Client, Name, Stats, Timestamp, masked};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
@@ -176,7 +176,8 @@ impl Watch {
 }
 
 fn json(of: &impl Serialize) -> Option<String> {
-    serde_json::to_string(of).ok()
+    let text = serde_json::to_string(of).ok()?;
+    Some(masked(&text).into_owned())
 }
 
 pub(crate) async fn counts(cap: See, _: Ask) -> Result<Live, Problem> {

@@ -6,7 +6,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use roundel::{Error, Refusal};
+use roundel::{Error, Refusal, masked};
 use serde_json::json;
 
 macro_rules! codes {
@@ -111,7 +111,7 @@ impl IntoResponse for Problem {
             "title": status.canonical_reason(),
             "status": status.as_u16(),
             "code": self.code.as_str(),
-            "detail": self.detail,
+            "detail": masked(&self.detail),
         });
         let mut response = Response::new(Body::from(body.to_string()));
         *response.status_mut() = status;

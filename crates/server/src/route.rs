@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use futures_util::StreamExt;
-use roundel::{Name, Trace};
+use roundel::{Name, Trace, masked};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -69,8 +69,12 @@ impl<T: Shape + Serialize> Give for Json<T> {
     }
 
     fn give(self) -> Response {
-        match serde_json::to_vec(&self.0) {
-            Ok(text) => respond(StatusCode::OK, "application/json", text),
+        match serde_json::to_string(&self.0) {
+            // What could not be opened here is told to be sealed, wherever it stands.
+            Ok(text) => {
+                let text = masked(&text).into_owned();
+                respond(StatusCode::OK, "application/json", text)
+            }
             Err(error) => {
                 tracing::error!(%error, "an answer has no JSON form");
                 let text = "the answer cannot be written; the server's log says why";

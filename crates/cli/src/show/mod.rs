@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::{Args, ValueEnum};
 pub(crate) use roundel_server::view::{Style, time};
 
+use roundel::masked;
 use serde_json::Value;
 pub(crate) use value::as_value;
 
@@ -123,7 +124,7 @@ impl Screen {
     }
 
     pub(crate) fn json(&mut self, value: &Value) {
-        self.line(&value.to_string());
+        self.line(&masked(&value.to_string()));
     }
 
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
@@ -183,8 +184,10 @@ impl Screen {
     }
 }
 
-/// The text without what would move a cursor, ring a bell or turn the line around.
+/// The text without what would move a cursor, ring a bell or turn the line around; and what is
+/// sealed, and could not be opened, as that.
 pub(crate) fn clean(text: &str) -> String {
+    let text = &*masked(text);
     let hidden = |c: char| {
         let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}');
         c.is_control() || turns || matches!(c, '\u{2066}'..='\u{2069}' | '\u{feff}')
@@ -202,6 +205,7 @@ pub(crate) fn clean(text: &str) -> String {
 
 /// At most so many characters; what is cut ends with an ellipsis.
 pub(crate) fn cut(text: &str, most: usize) -> String {
+    let text = &*masked(text);
     if text.chars().count() <= most {
         return text.to_owned();
     }

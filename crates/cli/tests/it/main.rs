@@ -11,6 +11,7 @@ mod ends;
 mod facts;
 mod faults;
 mod follow;
+mod keys;
 mod looks;
 mod man;
 mod messages;

@@ -7,7 +7,7 @@ use crate::support::{Place, said};
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/cli.md");
 
-const COMMANDS: [&[&str]; 80] = [
+const COMMANDS: [&[&str]; 84] = [
     &[],
     &["runs", "list"],
     &["runs", "show"],
@@ -83,6 +83,10 @@ const COMMANDS: [&[&str]; 80] = [
     &["tokens", "add"],
     &["tokens", "list"],
     &["tokens", "revoke"],
+    &["keys", "new"],
+    &["keys", "add"],
+    &["keys", "use"],
+    &["keys", "list"],
     &["verify"],
     &["check"],
     &["migrate"],

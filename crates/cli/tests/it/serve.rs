@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::support::{Place, said};
 
 /// The server, which goes with this value.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    told: Value,
+    pub(crate) told: Value,
 }
 
 impl Server {
-    fn start(place: &Place, more: &[&str]) -> Server {
+    pub(crate) fn start(place: &Place, more: &[&str]) -> Server {
         let db = place.db();
         let db = db.to_str().expect("a path");
         let args = ["--db", db, "serve", "--json", "--listen", "127.0.0.1:0"];
@@ -29,7 +29,7 @@ impl Server {
         Server { child, told }
     }
 
-    fn get(&self, path: &str, headers: &str) -> String {
+    pub(crate) fn get(&self, path: &str, headers: &str) -> String {
         let address = self.told["address"].as_str().expect("an address");
         let mut stream = TcpStream::connect(address).expect("a connection");
         stream

@@ -22,8 +22,12 @@ pub(super) fn publish(
     publish.context.check()?;
     let id = publish.id;
     if let Some(row) = rows.publications.get(&id) {
-        let same = (&row.namespace, &row.topic, &row.payload)
-            == (&publish.namespace, &publish.topic, &publish.payload);
+        let same = (&row.namespace, &row.topic, row.payload.identity())
+            == (
+                &publish.namespace,
+                &publish.topic,
+                publish.payload.identity(),
+            );
         if !same || row.by != by {
             let key = Name::new(id.to_string()).expect("an id is a name");
             return Err(Refusal::Conflict { key });

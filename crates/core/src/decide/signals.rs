@@ -30,7 +30,7 @@ pub(super) fn may_send(signal: &Signal, rows: &Rows) -> Result<Option<Sent>, Ref
 }
 
 fn digest_of(signal: &Signal) -> u128 {
-    digest(&[signal.name.as_str(), signal.payload.as_str()])
+    digest(&[signal.name.as_str(), signal.payload.identity()])
 }
 
 /// Sends a signal to this run, whatever it names as its target.
@@ -178,7 +178,7 @@ pub(super) fn offer(offer: &Offer, rows: &mut Rows, now: Timestamp) -> Result<Se
         namespace: offer.namespace.clone(),
         name: offer.name.clone(),
     };
-    let digest = digest(&[offer.name.as_str(), offer.payload.as_str()]);
+    let digest = digest(&[offer.name.as_str(), offer.payload.identity()]);
     let key = offer.key.as_ref().map(|key| (offer_key(&gate, key), key));
     if let Some(first) = repeated(rows, key.as_ref(), digest)? {
         return Ok(first);

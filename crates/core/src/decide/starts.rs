@@ -118,7 +118,7 @@ fn replace(start: &Start, run: RunId, rows: &mut Rows, now: Timestamp) {
 /// What tells a request from another under the same key. Without one nobody asks.
 fn digest_of(start: &Start) -> u128 {
     match start.key {
-        Some(_) => digest(&[start.workflow.as_str(), start.input.as_str()]),
+        Some(_) => digest(&[start.workflow.as_str(), start.input.identity()]),
         None => 0,
     }
 }

@@ -8,6 +8,7 @@ use roundel_store::{Answer, AuditFilter, AuditOrder, AuditView, Page, Query, Str
 
 use super::Client;
 use crate::Error;
+use crate::seal::opened;
 
 /// In whose name a client acts.
 #[derive(Clone, Debug)]
@@ -95,6 +96,17 @@ impl Client {
     /// Asks for something that is audited, if somebody's name is known.
     pub(super) async fn act(&self, op: Op) -> Result<Reply, Error> {
         self.inner.op(self.signed(op)).await
+    }
+
+    /// A row of the audit with what was given, opened if this client has the key. The audit itself
+    /// tells that as it was stored, since this is what its seals are over.
+    #[must_use]
+    pub fn opened(&self, (id, row): &AuditView) -> AuditView {
+        let (mut row, keys) = (row.clone(), self.inner.post.keys());
+        if let (Some(detail), Some(keys)) = (&mut row.detail, keys) {
+            *detail = opened(keys, &self.inner.namespace, detail);
+        }
+        (id.clone(), row)
     }
 
     /// What was done in somebody's name, oldest first.

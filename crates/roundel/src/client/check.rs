@@ -8,6 +8,7 @@ use super::{Client, Inner};
 use crate::Error;
 use crate::check::{Judged, Unfit, Verdict, Verdicts};
 use crate::live::Rehearsed;
+use crate::seal::{Unread, sealed_entries};
 
 /// Runs that are read at a time.
 const PAGE: usize = 200;
@@ -184,6 +185,13 @@ impl Inner {
         let rows = self.rows_of(run, view.row.execution).await?;
         if rows.is_empty() {
             return Ok(None);
+        }
+        if let Some(sealed) = sealed_entries(&rows) {
+            let unread = Unread::of(&sealed, self.post.keys());
+            return match unread {
+                Unread::NoKey(_) => Err(Error::Setup(format!("run {run} is sealed: {unread}"))),
+                Unread::Broken(_) => Ok(Some(Err(unread.failure(run)))),
+            };
         }
         let mut live = match code.rehearsal((view, handler), &rows) {
             Ok(live) => live,

@@ -96,8 +96,8 @@ impl Client {
             return Ok(self.clone());
         }
         let inner = Inner {
+            post: self.inner.post.in_namespace(namespace.clone()),
             namespace,
-            post: self.inner.post.clone(),
             worker: None,
             code: self.inner.code.clone(),
             rests: self.inner.rests.clone(),

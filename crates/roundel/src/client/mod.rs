@@ -64,13 +64,14 @@ pub use trouble::{Trouble, TroubleId};
 pub use troubles::{Parked, Remedied, TroubleGroup};
 
 use crate::check::Code;
-use crate::cx::{decode, encode, new_start};
+use crate::cx::{decode, encode, new_start, unopened};
 use crate::decider::Deciders;
 use crate::ids::new_run;
 use crate::metrics::Counters;
 use crate::post::Post;
 use crate::projections::Projections;
 use crate::rests::Rests;
+use crate::seal::sealed_state;
 use crate::worker::{Idlers, Worker};
 use crate::{Error, Workflow};
 
@@ -239,7 +240,7 @@ impl Client {
             unreachable!("a state was asked for")
         };
         state
-            .map(|state| Ok((decode(&state.value)?, state.version)))
+            .map(|state| Ok((open_state(&state.value)?, state.version)))
             .transpose()
     }
 
@@ -364,6 +365,14 @@ impl Client {
             replies.push(self.inner.reply(coming).await);
         }
         replies
+    }
+}
+
+/// A run's state, as its type: nothing of it may be sealed.
+fn open_state<T: DeserializeOwned>(state: &Payload) -> Result<T, Error> {
+    match sealed_state(state) {
+        Some(sealed) => Err(unopened(&sealed).into()),
+        None => Ok(decode(state)?),
     }
 }
 

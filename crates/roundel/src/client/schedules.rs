@@ -9,7 +9,7 @@ use roundel_core::{
 use roundel_store::{Answer, Page, Query, RunView};
 use serde_json::{Value, json};
 
-use super::Client;
+use super::{Client, open_state};
 use crate::cx::{decode, encode, new_start};
 use crate::ids::new_run;
 use crate::schedule::{schedule_key, schedule_of};
@@ -116,7 +116,8 @@ impl Client {
             return Ok(None);
         };
         let state = self.own_state(row.id).await?;
-        let state: Option<ScheduleState> = state.map(|state| decode(&state.value)).transpose()?;
+        let state: Option<ScheduleState> =
+            state.map(|state| open_state(&state.value)).transpose()?;
         let state = state.unwrap_or_default();
         let timetable = match state.timetable.first() {
             Some(table) => Some(table.clone()),

@@ -203,12 +203,26 @@ pub(crate) const UNDECODABLE: &str = "undecodable";
 
 /// A recorded value, as its type.
 pub(crate) fn decode<T: DeserializeOwned>(payload: &Payload) -> Result<T, Failure> {
+    if let Some(sealed) = payload.sealed() {
+        return Err(unopened(sealed));
+    }
     payload.decode().map_err(|error| {
         let wanted = std::any::type_name::<T>();
         let why = without_value(&error.to_string());
         Failure::permanent(format!("a recorded value does not fit `{wanted}`: {why}"))
             .with_code(UNDECODABLE)
     })
+}
+
+/// What is told instead of a value that is sealed.
+pub(crate) fn unopened(sealed: &str) -> Failure {
+    let name = crate::seal::key_of(sealed);
+    Failure::permanent(format!(
+        "a value is sealed with the key `{name}` and does not open here; give this process the \
+         file that has the key, by `--key-file` or `EngineBuilder::sealed`; if it has the key, \
+         the value was changed or moved in the database"
+    ))
+    .with_code("sealed")
 }
 
 /// What was expected where, without what was found there: failures are told in more places than

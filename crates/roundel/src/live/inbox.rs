@@ -5,6 +5,7 @@ use roundel_core::{Consumed, Delivery, Entry, Fence, STATE_CHANGED, Source};
 
 use super::LiveRun;
 use crate::cx::shared::Phase;
+use crate::seal::sealed_outcome;
 
 impl LiveRun {
     /// Is what was said under this fence news? If its epoch has passed, the commit or claim that
@@ -19,6 +20,15 @@ impl LiveRun {
         if self.is_news(fence) || mutant::on(Mutant::LateMailTaken) {
             self.inbox.push_back(delivery);
         }
+    }
+
+    /// What of the messages that came is sealed, because it does not open here.
+    pub(crate) fn sealed(&self) -> Option<String> {
+        let bodies = self.inbox.iter().map(|delivery| &delivery.body);
+        bodies
+            .into_iter()
+            .find_map(sealed_outcome)
+            .map(str::to_owned)
     }
 
     pub(super) fn take_delivery(&mut self, delivery: Delivery) {

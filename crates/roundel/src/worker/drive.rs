@@ -59,6 +59,10 @@ impl Worker {
                 self.lost(run, lost).await;
                 return;
             }
+            if let Some(sealed) = live.sealed() {
+                self.unread(live, &sealed).await;
+                return;
+            }
             let turn = live.turn(self.store().now());
             if is_last(&turn) {
                 at_work = None;

@@ -12,6 +12,7 @@ use super::{Config, Pauses, Port, Worker};
 use crate::cx::shared::RunInfo;
 use crate::flag::Flag;
 use crate::live::{Driver, Journal, LiveRun};
+use crate::seal::sealed_entries;
 
 impl Worker {
     pub(super) async fn load_and_drive(
@@ -31,6 +32,10 @@ impl Worker {
         let rows = self.journal(claimed.run, claimed.execution).await?;
         let info = self.info(&claimed)?;
         let handler = self.handlers.get(&(info.workflow.clone(), info.version))?;
+        if let Some(sealed) = sealed_entries(&rows) {
+            self.unread_journal(&claimed, &sealed).await;
+            return None;
+        }
         let driver = self.driver(port.flag.clone());
         let live = match Journal::decode(&rows) {
             Err(failure) => {
@@ -75,6 +80,9 @@ impl Worker {
             self.forget(live.run());
             return After::Lost;
         };
+        if let Some(sealed) = sealed_entries(&rows) {
+            return self.unread(live, &sealed).await;
+        }
         live.recalled(execution, &rows, |workflow, version| {
             self.handlers.get(&(workflow.clone(), version)).cloned()
         });
@@ -82,7 +90,7 @@ impl Worker {
     }
 
     /// Parks a run whose journal cannot be read.
-    async fn park_unread(&self, claimed: &Claimed, failure: Failure) {
+    pub(super) async fn park_unread(&self, claimed: &Claimed, failure: Failure) {
         let mut round = roundel_core::Round::new(claimed.run, self.id, claimed.epoch);
         round.created_at = Some(claimed.created_at);
         round.then = Then::Park(Box::new(failure));

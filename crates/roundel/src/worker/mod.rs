@@ -15,6 +15,7 @@ mod port;
 mod reads;
 mod remote;
 mod renew;
+mod unread;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -8,7 +8,9 @@ use roundel_store::{Answer, Error, Query, RunView, Store};
 
 use super::Worker;
 use super::drive::After;
+use super::unread::sealed_ends;
 use crate::live::LiveRun;
+use crate::seal::sealed_state;
 
 impl Worker {
     /// Reads what a call of the run asks for.
@@ -21,7 +23,10 @@ impl Worker {
             false => self.state_of(live.run()).await,
         };
         match answer {
-            Ok(value) => live.state_read(call, value),
+            Ok((version, value)) => match sealed_state(&value) {
+                Some(sealed) => return self.unread(live, &sealed).await,
+                None => live.state_read(call, (version, value)),
+            },
             Err(Error::Closed) => {
                 self.forget(live.run());
                 return After::Lost;
@@ -69,7 +74,10 @@ impl Worker {
         scope: Scope,
     ) -> After {
         match self.ends_of(live.run(), scope).await {
-            Ok(ends) => live.settled(call, ends),
+            Ok(ends) => match sealed_ends(&ends) {
+                Some(sealed) => return self.unread(live, &sealed).await,
+                None => live.settled(call, ends),
+            },
             Err(Error::Closed) => {
                 self.forget(live.run());
                 return After::Lost;

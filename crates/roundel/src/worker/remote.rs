@@ -69,6 +69,10 @@ impl Worker {
             return Brought::Lost;
         };
         loop {
+            if let Some(sealed) = live.sealed() {
+                self.unread(live, &sealed).await;
+                return Brought::Lost;
+            }
             let turn = live.turn(self.store().now());
             if matches!(turn, Turn::Wait(_)) && is_asked() {
                 return Brought::Asked(live.fence());

@@ -8,7 +8,7 @@ use roundel::{
     Workflow, limits,
 };
 
-use crate::support::{Db, all};
+use crate::support::{Db, all, sizes_differ};
 
 const GOOD: Workflow<u32, u32> = Workflow::named("good");
 const BAD: Workflow<String, u32> = Workflow::named("bad");
@@ -203,6 +203,9 @@ async fn a_workflow_that_awaits_something_foreign_is_parked(db: Db) {
 }
 
 async fn e10_a_payload_is_refused_one_byte_over_the_limit(db: Db) {
+    if sizes_differ() {
+        return;
+    }
     let process = db.start(both_workflows).await;
     let fits = "x".repeat(limits::PAYLOAD_BYTES - 2);
     process

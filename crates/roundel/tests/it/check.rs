@@ -11,7 +11,7 @@ use roundel::{
 use roundel_core::{Claim, Lane, Name, Op, Register, Release, Reply, Round, Then, Timestamp};
 use roundel_store::ask;
 
-use crate::support::{Db, Process, all, soon, until};
+use crate::support::{Db, Process, all, may_seal, soon, until};
 
 const RUN: Workflow<u32, u32> = Workflow::named("run");
 const SECOND: Workflow<u32, u32> = Workflow::named("run").version(2);
@@ -225,7 +225,7 @@ async fn e5_an_engine_refuses_parks_or_goes_as_chosen(db: Db) {
     let runs = waiting(&db, 2).await;
     let other = |cx, n| run(cx, (Code::Other, Calls::default()), n);
     let before = db.dump().await;
-    let refused = roundel::Engine::over(db.open())
+    let refused = may_seal(roundel::Engine::over(db.open()))
         .register(RUN, other)
         .verified(Unfit::Refuse)
         .start()

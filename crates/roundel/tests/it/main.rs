@@ -27,6 +27,7 @@ mod pooled;
 mod projections;
 mod rounds;
 mod schedules;
+mod sealed;
 mod signals;
 mod smoke;
 mod support;

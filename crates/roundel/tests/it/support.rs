@@ -9,12 +9,12 @@
 mod faulty;
 
 use std::future::Future;
-use std::sync::Arc;
 #[cfg(feature = "postgres")]
 use std::sync::Mutex;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use roundel::{Clock, Engine, EngineBuilder, ManualClock, SystemClock, Timestamp};
+use roundel::{Clock, Engine, EngineBuilder, Keys, ManualClock, SystemClock, Timestamp};
 use roundel_store::{
     Answer, Checked, Depth, Dump, Error, Folder, Memory, Objects, Options, PeekLock,
     PeekLockOptions, Query, Sqlite, Store, verify,
@@ -364,11 +364,26 @@ impl Db {
         store: Arc<Faulty>,
         set_up: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Process {
-        let engine = set_up(Engine::over(store.clone()))
+        let engine = set_up(may_seal(Engine::over(store.clone())))
             .start()
             .await
             .expect("an engine");
         Process { engine, store }
+    }
+
+    /// All that is stored, as bytes: what somebody finds who has the files, or a dump of a server.
+    pub async fn bytes(&self) -> Vec<u8> {
+        match &self.place {
+            Place::Memory(_) | Place::Objects(_) => in_bytes(&self.dump().await),
+            Place::File(folder) => {
+                let parts = ["", "-wal"].map(|end| folder.path().join(format!("{FILE}{end}")));
+                let parts = parts.map(|path| std::fs::read(path).unwrap_or_default());
+                assert!(!parts[0].is_empty(), "there is a file");
+                parts.concat()
+            }
+            #[cfg(feature = "postgres")]
+            Place::Server(schema) => dump_of(schema).await,
+        }
     }
 
     /// Every row.
@@ -383,12 +398,87 @@ impl Db {
     }
 }
 
+/// `ROUNDEL_SEALED=1` runs every test with values that are sealed: all promises hold for these too.
+pub fn may_seal(engine: EngineBuilder) -> EngineBuilder {
+    static KEYS: LazyLock<Keys> =
+        LazyLock::new(|| Keys::parse(&Keys::generate("tests")).expect("new keys"));
+    match sizes_differ() {
+        true => engine.sealed(KEYS.clone()),
+        false => engine,
+    }
+}
+
+/// Are values stored in more bytes than they have?
+pub fn sizes_differ() -> bool {
+    std::env::var_os("ROUNDEL_SEALED").is_some()
+}
+
 /// A folder for one test: in memory where there is such a place, since a busy disk can take
 /// seconds for a sync.
 pub fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .expect("a folder")
+}
+
+/// What rows hold, as JSON.
+fn in_bytes(dump: &Dump) -> Vec<u8> {
+    let Dump {
+        runs,
+        journal,
+        labels,
+        mail,
+        offers,
+        keys,
+        states,
+        workers,
+        publications,
+        audit,
+        facts,
+        documents,
+        ..
+    } = dump;
+    let text = |rows: serde_json::Result<String>| rows.expect("rows are JSON");
+    let all = [
+        text(serde_json::to_string(&(
+            runs, journal, labels, mail, offers,
+        ))),
+        text(serde_json::to_string(&(
+            keys,
+            states,
+            workers,
+            publications,
+        ))),
+        text(serde_json::to_string(&(audit, facts, documents))),
+    ];
+    // Entries are text within text.
+    all.concat().replace('\\', "").into_bytes()
+}
+
+/// Every row of every table, as text.
+#[cfg(feature = "postgres")]
+async fn dump_of(schema: &roundel_testpg::Schema) -> Vec<u8> {
+    use sqlx::{Connection, PgConnection};
+    let mut connection = PgConnection::connect(&schema.address())
+        .await
+        .expect("a connection");
+    // Bytes as they can be looked for.
+    let hex = sqlx::query("SET xmlbinary TO hex").execute(&mut connection);
+    hex.await.expect("it is set");
+    let sql = "SELECT table_name::text FROM information_schema.tables \
+               WHERE table_schema = $1 AND table_type = 'BASE TABLE'";
+    let tables = sqlx::query_scalar(sql).bind(schema.name());
+    let tables: Vec<String> = tables.fetch_all(&mut connection).await.expect("tables");
+    let mut dump = String::new();
+    for table in tables {
+        let sql =
+            "SELECT query_to_xml(format('SELECT * FROM %I.%I', $1, $2), true, false, '')::text";
+        let rows = sqlx::query_scalar(sql).bind(schema.name()).bind(table);
+        let rows: String = rows.fetch_one(&mut connection).await.expect("rows");
+        dump.push_str(&rows);
+    }
+    // Digits of bytes are letters, too.
+    dump.to_lowercase().into_bytes()
 }
 
 /// An engine with its own way to the database.

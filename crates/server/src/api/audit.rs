@@ -48,6 +48,7 @@ pub(crate) async fn list(
     }
     let found = audit.look().await?;
     let next = found.next.map(|id| cursor::write("audit", &id.number));
-    let items = found.items.iter().map(Audited::from).collect();
+    let shown = |row| Audited::from(&client.opened(row));
+    let items = found.items.iter().map(shown).collect();
     Ok(Json(Looked::of(items, next, None)))
 }

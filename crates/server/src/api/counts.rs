@@ -59,6 +59,7 @@ counters! {
     runs_failed = "Runs that this engine saw fail.";
     runs_cancelled = "Runs that this engine ended on request.";
     runs_parked = "Runs that this engine parked.";
+    runs_unread = "Runs given back for lack of a key.";
     runs_pruned = "Runs removed because they ended long ago.";
     rounds = "Rounds committed.";
     rounds_fenced = "Rounds refused: another has the run.";

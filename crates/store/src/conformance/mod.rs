@@ -25,6 +25,7 @@ pub mod queues;
 pub mod records;
 pub mod rounds;
 pub mod scopes;
+pub mod sealed;
 pub mod signals;
 pub mod threads;
 mod together;
@@ -290,6 +291,9 @@ macro_rules! conformance {
                 inv26_many_who_act_at_once_make_one_chain
                 co_01_what_a_round_sends_is_there_with_it_or_refuses_it
             }
+            sealed {
+                p6_what_is_sent_again_sealed_differently_is_the_first
+            }
             records {
                 records_hold_all_rows_of_each_run_in_pages_of_any_size
                 offers_are_read_with_their_gates_and_who_has_them_in_pages
@@ -346,6 +350,7 @@ mod tests {
             include_str!("records.rs"),
             include_str!("rounds.rs"),
             include_str!("scopes.rs"),
+            include_str!("sealed.rs"),
             include_str!("signals.rs"),
             include_str!("threads.rs"),
             include_str!("trees.rs"),
