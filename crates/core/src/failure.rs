@@ -155,6 +155,10 @@ impl Failure {
             message.truncate(cut.unwrap_or(0));
             message.push('…');
         }
+        // What others said is not to be taken for what is sealed.
+        if message.starts_with(SEALED) {
+            message.insert(0, ' ');
+        }
         Failure {
             class,
             code: String::new(),

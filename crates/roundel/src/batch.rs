@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::key_in;
 use crate::cx::shared::{Asked, CallGuard};
-use crate::cx::{Child, Cx, Spawn, Times, encode, name, new_start, send_in_step};
+use crate::cx::{Child, Cx, Spawn, Times, encode, name, new_start, own, send_in_step};
 use crate::ids::new_run;
 use crate::{Client, Command, Error, Handle, Runs, StartRun, To, Workflow};
 
@@ -79,9 +79,10 @@ impl<I: Serialize, O> Workflow<I, O> {
 impl Member {
     /// A command of this queue, by its name.
     pub fn command(queue: Name, payload: Payload) -> Member {
-        let start = new_start(Name::constant("default"), new_run(), (queue, None), payload);
+        let start = own(payload)
+            .map(|payload| new_start(Name::constant("default"), new_run(), (queue, None), payload));
         Member {
-            start: Ok(start),
+            start,
             in_queue: true,
             delay: None,
         }

@@ -23,7 +23,7 @@ use roundel_store::RunView;
 use rustc_hash::FxHashMap;
 
 use crate::command::handled;
-use crate::cx::Attempt;
+use crate::cx::{Attempt, own};
 use crate::live::{Handler, erased};
 use crate::worker::{Brought, Config, Handlers, Worker};
 use crate::{Client, Command, Error};
@@ -200,7 +200,8 @@ impl RemoteWorker {
     /// # Errors
     /// When there is no such command, or the database cannot be written.
     pub async fn complete(&self, held: Held, value: Payload) -> Result<Answered, Error> {
-        self.answer(held, Ok(value), Retry::exponential(5)).await
+        self.answer(held, Ok(own(value)?), Retry::exponential(5))
+            .await
     }
 
     /// The command failed. If it was transient it is tried again, as often as this says.

@@ -64,7 +64,7 @@ pub use trouble::{Trouble, TroubleId};
 pub use troubles::{Parked, Remedied, TroubleGroup};
 
 use crate::check::Code;
-use crate::cx::{decode, encode, new_start, unopened};
+use crate::cx::{decode, encode, new_start, own, own_state, unopened};
 use crate::decider::Deciders;
 use crate::ids::new_run;
 use crate::metrics::Counters;
@@ -150,10 +150,11 @@ impl Client {
     pub fn start_named(&self, workflow: Name, input: Payload) -> StartRun<Payload> {
         let (namespace, run) = (self.inner.namespace.clone(), new_run());
         let version = self.inner.latest(&workflow);
-        let start = new_start(namespace, run, (workflow, version), input);
+        let start =
+            own(input).map(|input| Box::new(new_start(namespace, run, (workflow, version), input)));
         StartRun {
             client: self.clone(),
-            start: Ok(Box::new(start)),
+            start: start.map_err(Error::from),
             in_queue: false,
             value: PhantomData,
         }
@@ -211,7 +212,7 @@ impl Client {
         patch: &T,
         expected: Option<u64>,
     ) -> Result<Patched, Error> {
-        let (namespace, patch) = (self.inner.namespace.clone(), encode(patch)?);
+        let (namespace, patch) = (self.inner.namespace.clone(), own_state(encode(patch)?)?);
         let target = to.into().checked()?;
         match self
             .act(Op::Patch(Patch {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Client, To};
 use crate::Error;
-use crate::cx::encode;
+use crate::cx::{encode, own};
 use crate::live::History;
 
 impl Client {
@@ -31,6 +31,7 @@ impl Client {
         to: impl Into<To>,
         input: Payload,
     ) -> Result<(), Error> {
+        let input = own(input)?;
         let row = self.run(to).await?.row;
         let journal = self.journal_of(row.id, row.execution).await?;
         let anew = Anew {

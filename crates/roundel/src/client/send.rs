@@ -8,7 +8,7 @@ use roundel_core::{Name, Offer, Op, Payload, Policy, Reply, Sent, Signal as Sign
 use serde::Serialize;
 
 use super::{Boxed, Client, To};
-use crate::cx::encode;
+use crate::cx::{encode, own};
 use crate::{Error, Signal};
 
 /// A signal or offer, to be awaited.
@@ -52,7 +52,11 @@ impl Client {
 
     /// Sends a signal to a run by the signal's name, with any JSON.
     pub fn signal_named(&self, to: impl Into<To>, signal: Name, payload: Payload) -> SendTo {
-        self.send_signal(to.into(), (signal, (Policy::Keep, None)), Ok(payload))
+        self.send_signal(
+            to.into(),
+            (signal, (Policy::Keep, None)),
+            own(payload).map_err(Error::from),
+        )
     }
 
     fn send_signal(
@@ -86,7 +90,7 @@ impl Client {
 
     /// Offers a signal by its name, with any JSON.
     pub fn offer_named(&self, signal: Name, payload: Payload) -> SendTo {
-        self.make_offer(signal, Ok(payload))
+        self.make_offer(signal, own(payload).map_err(Error::from))
     }
 
     fn make_offer(&self, name: Name, payload: Result<Payload, Error>) -> SendTo {

@@ -5,6 +5,7 @@ use roundel_store::{Answer, Page, PublicationView, Query, RunView, TopicView};
 
 use super::Client;
 use crate::Error;
+use crate::cx::own;
 use crate::ids::new_run;
 use crate::worker::scope_runs;
 
@@ -21,7 +22,7 @@ impl Client {
             namespace: self.inner.namespace.clone(),
             id: PublicationId(new_run().0),
             topic,
-            payload,
+            payload: own(payload)?,
             deadlines: roundel_core::Deadlines::default(),
             context: roundel_core::Context::default(),
             window: None,

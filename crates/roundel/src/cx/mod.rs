@@ -21,7 +21,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use roundel_core::{Failure, Name, Outcome, Payload, RunId, limits};
+use roundel_core::{Failure, Name, Outcome, Payload, RunId, SEALED, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -195,7 +195,31 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Payload, Failur
         );
         return Err(Failure::permanent(message).with_code("too_large"));
     }
-    Ok(payload)
+    own(payload)
+}
+
+/// A value of a user's own. What is sealed is known by how it begins: if another might begin so,
+/// whoever sends it could have a run wait for a key that is nowhere.
+pub(crate) fn own(payload: Payload) -> Result<Payload, Failure> {
+    match payload.sealed() {
+        Some(_) => Err(looks_sealed()),
+        None => Ok(payload),
+    }
+}
+
+/// The same of a run's state, or a change of it, whose members are sealed one by one.
+pub(crate) fn own_state(payload: Payload) -> Result<Payload, Failure> {
+    match payload.holds_sealed() {
+        true => Err(looks_sealed()),
+        false => Ok(payload),
+    }
+}
+
+fn looks_sealed() -> Failure {
+    let message = format!(
+        "a value begins with `{SEALED}`, as only what is sealed does; put something before it"
+    );
+    Failure::permanent(message).with_code("looks_sealed")
 }
 
 /// The code of a failure to read what was recorded.

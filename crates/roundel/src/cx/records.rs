@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::shared::{Asked, CallGuard, Shared};
-use super::{Cx, decode_outcome, encode};
+use super::{Cx, decode_outcome, encode, own_state};
 
 /// A random number. Six bits of a random id are fixed; no bit of this is.
 pub(crate) fn random(shared: &Shared) -> u64 {
@@ -99,12 +99,18 @@ impl Cx {
 
     /// Replaces the run's own state, which others can read.
     pub fn set_state<T: Serialize>(&self, value: &T) -> Recorded<()> {
-        self.change_state("set", encode(value).map(StateChange::Set))
+        self.change_state(
+            "set",
+            encode(value).and_then(own_state).map(StateChange::Set),
+        )
     }
 
     /// Merges a patch (RFC 7396) into the run's own state.
     pub fn merge_state<T: Serialize>(&self, patch: &T) -> Recorded<()> {
-        self.change_state("merge", encode(patch).map(StateChange::Merge))
+        self.change_state(
+            "merge",
+            encode(patch).and_then(own_state).map(StateChange::Merge),
+        )
     }
 
     fn change_state(

@@ -3,6 +3,7 @@
 
 mod canary;
 mod keyless;
+mod lookalikes;
 mod moves;
 mod tampered;
 
