@@ -218,7 +218,7 @@ impl Failure {
     /// With a value of the user's own, which comes back after any number of restarts.
     #[must_use]
     pub fn with_data<T: Serialize>(mut self, data: &T) -> Failure {
-        self.data = Payload::encode(data).ok();
+        self.data = Payload::encode(data).ok().map(Payload::unlike_sealed);
         self
     }
 

@@ -69,6 +69,16 @@ impl Payload {
         self.as_str().contains(SEALED)
     }
 
+    /// The same, or, of a text that only looks sealed, that text behind a blank: of what others
+    /// said, where nobody is there to correct it.
+    #[must_use]
+    pub fn unlike_sealed(self) -> Payload {
+        match self.sealed() {
+            Some(text) => Payload::encode(&format!(" {text}")).expect("a text is JSON"),
+            None => self,
+        }
+    }
+
     /// What tells it from another that is sent under the same id. The same value is sealed to
     /// another text each time, and under another key once that was changed: what it is known by
     /// stays.
@@ -147,6 +157,9 @@ mod tests {
         assert!(plain.sealed().is_none() && !plain.holds_sealed());
         let within = Payload::parse(&format!("[{}]", one.as_str())).unwrap();
         assert!(within.sealed().is_none() && within.holds_sealed());
+        let blank = sealed("k:x").unlike_sealed();
+        assert_eq!(blank.as_str(), format!("\" {SEALED}k:x\""));
+        assert_eq!(within.clone().unlike_sealed(), within);
     }
 
     #[test]

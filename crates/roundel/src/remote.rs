@@ -10,8 +10,9 @@
 //! Absent on purpose: steps and workflows, which need a transaction or a journal to replay. A
 //! queue is handled here or elsewhere, not both by different kinds of calls.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -159,6 +160,11 @@ impl RemoteWorker {
                 return Ok(handed);
             }
             if found {
+                // None of it could be handed out, and it may be found again at once.
+                let mut asked = enough.as_mut();
+                if poll_fn(|context| Poll::Ready(asked.as_mut().poll(context).is_ready())).await {
+                    return Ok(handed);
+                }
                 continue;
             }
             let store = inner.post.store();

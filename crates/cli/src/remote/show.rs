@@ -73,9 +73,13 @@ fn is_empty(answer: &Value) -> bool {
 fn count(output: &Output, screen: &mut Screen, answer: &Value) {
     let groups = answer["items"].as_array().into_iter().flatten();
     let count: u64 = groups.filter_map(|group| group["count"].as_u64()).sum();
-    match output.json {
-        true => screen.json(&json!({ "parked": count })),
-        false => screen.line(&count.to_string()),
+    // A server counts the newest, and says how far back it looked.
+    let more = !answer["looked_to"].is_null();
+    match (output.json, more) {
+        (true, false) => screen.json(&json!({ "parked": count })),
+        (true, true) => screen.json(&json!({ "parked": count, "more": true })),
+        (false, false) => screen.line(&count.to_string()),
+        (false, true) => screen.line(&format!("more than {count}")),
     }
 }
 

@@ -48,7 +48,12 @@ impl Sealer<'_> {
             Op::Publish(publish) => self.publish(publish),
             Op::Complete(complete) => self.complete(complete),
             Op::Park(park) => {
-                let Park { failure, .. } = &mut **park;
+                let Park {
+                    failure,
+                    namespace: _,
+                    target: _,
+                    seen: _,
+                } = &mut **park;
                 walk::failure(self, failure);
             }
             Op::Resume(resume) => self.resume(resume),
@@ -57,7 +62,11 @@ impl Sealer<'_> {
                 self.op(op);
             }
             Op::Audited(audited) => {
-                let Audited { op, .. } = &mut **audited;
+                let Audited {
+                    op,
+                    operator: _,
+                    reason: _,
+                } = &mut **audited;
                 self.op(op);
             }
             Op::Record(record) => self.record(record),
@@ -176,7 +185,14 @@ impl Sealer<'_> {
 
     fn signal(&mut self, signal: &mut Signal) {
         let Signal {
-            name, payload, key, ..
+            name,
+            payload,
+            key,
+            namespace: _,
+            target: _,
+            policy: _,
+            expires: _,
+            claimant: _,
         } = signal;
         let once = key.as_ref().map(Name::as_str);
         self.value(&Place::Signal(name), once, payload);
@@ -184,7 +200,11 @@ impl Sealer<'_> {
 
     fn offer(&mut self, offer: &mut Offer) {
         let Offer {
-            name, payload, key, ..
+            name,
+            payload,
+            key,
+            namespace: _,
+            claimant: _,
         } = offer;
         let once = key.as_ref().map(Name::as_str);
         self.value(&Place::Signal(name), once, payload);
@@ -196,7 +216,9 @@ impl Sealer<'_> {
             topic,
             payload,
             context,
-            ..
+            namespace: _,
+            window: _,
+            deadlines: _,
         } = publish;
         let once = id.to_string();
         self.value(&Place::Topic(topic), Some(&once), payload);
@@ -204,7 +226,12 @@ impl Sealer<'_> {
     }
 
     fn patch(&mut self, patch: &mut Patch) {
-        let Patch { target, patch, .. } = patch;
+        let Patch {
+            target,
+            patch,
+            namespace: _,
+            expected: _,
+        } = patch;
         // How long things are kept is the engine's own business, and read by all.
         if *target != Target::Key(RETENTION) {
             walk::state(self, patch);
@@ -212,7 +239,11 @@ impl Sealer<'_> {
     }
 
     fn complete(&mut self, complete: &mut Complete) {
-        let Complete { target, value, .. } = complete;
+        let Complete {
+            target,
+            value,
+            namespace: _,
+        } = complete;
         let run = match target {
             Target::Run(run) => Some(*run),
             Target::Key(_) => None,
@@ -221,8 +252,17 @@ impl Sealer<'_> {
     }
 
     fn resume(&mut self, resume: &mut Resume) {
-        let Resume { anew, .. } = resume;
-        if let Some(Anew { started, .. }) = anew {
+        let Resume {
+            anew,
+            namespace: _,
+            target: _,
+            skip: _,
+        } = resume;
+        if let Some(Anew {
+            started,
+            execution: _,
+        }) = anew
+        {
             // It begins with what it is started with, which names no run.
             walk::encoded(self, RunId::from_bytes([0; 16]), started);
         }

@@ -192,6 +192,9 @@ impl Worker {
         let Ahead { live, port, answer } = ahead;
         let run = live.run();
         let answer = Post::answer(answer).await;
+        if let Err((_, Some(ask))) = &answer {
+            self.expect_no_more(ask);
+        }
         let taken_up = match &answer {
             Ok(_) => true,
             Err((Error::Refused(refusal), _)) => !is_elsewhere(refusal),

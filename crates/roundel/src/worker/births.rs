@@ -130,11 +130,14 @@ impl Worker {
         set_off(round).for_each(|start| self.expect(start));
     }
 
-    /// A run was not started with its first round.
-    pub(super) fn not_begun(&self, ask: &Ask) {
-        if let Ask::Op(Op::Start(start)) = ask
-            && let Some(round) = &start.first
-        {
+    /// What was asked for was not done: neither is there what it would have set off.
+    pub(super) fn expect_no_more(&self, ask: &Ask) {
+        let round = match ask {
+            Ask::Op(Op::Start(start)) => start.first.as_deref(),
+            Ask::Op(Op::Commit(round)) => Some(round),
+            _ => None,
+        };
+        if let Some(round) = round {
             let mut births = self.births();
             set_off(round).for_each(|start| drop(births.take(start.run)));
         }

@@ -89,6 +89,9 @@ impl Worker {
                 let ask = Ask::Op(Op::Commit(*round));
                 let since = Instant::now();
                 let answer = self.insist(Box::new(ask)).await;
+                if let Err((_, Some(ask))) = &answer {
+                    self.expect_no_more(ask);
+                }
                 self.line.committed(since);
                 drop(leaving);
                 self.after_commit(live, answer, port).await
@@ -402,7 +405,7 @@ impl Worker {
             Ok((Reply::Started(started), ask)) => (started, ask),
             Ok(_) => unreachable!("a start answers with what it started"),
             Err((error, ask)) => {
-                ask.iter().for_each(|ask| self.not_begun(ask));
+                ask.iter().for_each(|ask| self.expect_no_more(ask));
                 let unknown = matches!(error, Error::Unknown(_));
                 let _ = answer.send(Err(error));
                 if unknown {
@@ -414,7 +417,7 @@ impl Worker {
         };
         let first = started.first.take().map(|first| *first);
         if !matches!(first, Some(Ok(_))) {
-            self.not_begun(&ask);
+            self.expect_no_more(&ask);
         }
         let mut claimed = std::mem::take(&mut started.claimed);
         // A queue with limits gives its permits to claims alone.

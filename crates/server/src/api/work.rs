@@ -273,7 +273,7 @@ pub(crate) async fn fail(
         Meaning::Permanent => Failure::permanent(body.message),
     };
     failure.code = body.code.unwrap_or_default();
-    failure.data = body.data;
+    failure.data = body.data.map(Payload::unlike_sealed);
     let attempts = body.attempts.unwrap_or(ATTEMPTS);
     let retry = match body.pause_ms {
         Some(pause) => Retry::fixed(attempts, Duration::from_millis(pause)),

@@ -178,7 +178,10 @@ impl Reader<'_> {
                 self.worked(*call);
             }
             Entry::Settled { call, failure, .. } => self.end(*call, failure.as_deref()),
-            Entry::Dropped { call } => self.let_go(|of, _| of == *call),
+            Entry::Dropped { call } => {
+                let open = self.open.remove(call);
+                open.iter().for_each(|open| self.leave(open));
+            }
             Entry::Continued | Entry::Ended { .. } => self.let_go(|_, _| true),
             Entry::ContextSet { .. }
             | Entry::DeadlineMissed { .. }
@@ -351,13 +354,16 @@ impl Reader<'_> {
             .partition(|(call, open)| which(*call, open));
         self.open = kept;
         let gone: BTreeMap<u32, Open> = gone;
-        for open in gone.into_values() {
-            self.close(&open, self.round.at, None);
-            let bar = &mut self.bars[open.bar];
-            bar.ended = true;
-            if let Some(last) = bar.parts.last_mut() {
-                last.text.push_str(", and is let go");
-            }
+        gone.values().for_each(|open| self.leave(open));
+    }
+
+    /// Nobody waits for it any more.
+    fn leave(&mut self, open: &Open) {
+        self.close(open, self.round.at, None);
+        let bar = &mut self.bars[open.bar];
+        bar.ended = true;
+        if let Some(last) = bar.parts.last_mut() {
+            last.text.push_str(", and is let go");
         }
     }
 

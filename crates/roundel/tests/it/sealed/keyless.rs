@@ -1,12 +1,14 @@
 //! Processes that lack a key: runs are given back and neither failed nor parked, and values are
 //! told to be sealed instead of being taken for something else.
 
+use std::future::ready;
 use std::time::Duration;
 
 use roundel::{
-    Cx, EngineBuilder, Error, Keys, Result, RunState, Signal, Unfit, Workflow, limits, masked,
+    Cx, EngineBuilder, Error, Keys, Name, Payload, Result, RunState, Signal, Unfit, Wanted,
+    Workflow, limits, masked,
 };
-use roundel_core::SEALED;
+use roundel_core::{SEALED, WorkerId};
 
 use super::keys;
 use crate::support::{Db, all, soon, until};
@@ -14,6 +16,7 @@ use crate::support::{Db, all, soon, until};
 all![
     p6_a_run_that_cannot_be_read_is_given_back_and_goes_on_where_the_key_is,
     p6_a_message_that_cannot_be_read_is_kept_for_who_has_the_key,
+    p6_a_claim_from_elsewhere_ends_although_it_finds_what_cannot_be_read,
     p6_without_the_key_values_are_told_to_be_sealed,
     p6_an_engine_that_checks_first_does_not_start_without_the_key,
 ];
@@ -78,6 +81,26 @@ async fn p6_a_run_that_cannot_be_read_is_given_back_and_goes_on_where_the_key_is
     let said = db.meanwhile("its end", handle.result()).await.unwrap();
     assert_eq!(said, "a b");
     second.shutdown().await;
+}
+
+async fn p6_a_claim_from_elsewhere_ends_although_it_finds_what_cannot_be_read(db: Db) {
+    let db = db.with_manual_clock();
+    let sender = db.start(|engine| engine.sealed(keys())).await;
+    let queue = Name::new("work").expect("a name");
+    let payload = Payload::encode("a").expect("a text");
+    sender.send_named(queue.clone(), payload).await.unwrap();
+    let lacking = db.start(|engine| engine).await;
+    let worker = lacking.remote_worker(WorkerId::from_bytes([3; 16]), "elsewhere".to_owned());
+    let wanted = Wanted {
+        queues: vec![queue],
+        limit: 1,
+        lease: Duration::from_secs(30),
+    };
+    let claimed = db
+        .meanwhile("its answer", worker.claim(&wanted, ready(())))
+        .await;
+    assert_eq!(claimed.unwrap().len(), 0);
+    assert_eq!(lacking.metrics().runs_unread, 1);
 }
 
 async fn p6_a_message_that_cannot_be_read_is_kept_for_who_has_the_key(db: Db) {

@@ -26,7 +26,7 @@ async fn says(cx: Cx, what: String) -> Result<String> {
     match what.as_str() {
         "effect" => cx.effect("says", async |_| Ok::<_, Failure>(lie())).await,
         "failure" => {
-            let fails = async |_| Err::<String, _>(Failure::business(lie()));
+            let fails = async |_| Err::<String, _>(Failure::business(lie()).with_data(&lie()));
             cx.effect("fails", fails).await
         }
         "state" => {
@@ -101,6 +101,8 @@ async fn p6_e10_what_looks_sealed_in_a_run_is_its_own_failure(db: Db) {
     match soon("its end", run.result()).await {
         Err(Error::Failed { failure, .. }) => {
             assert_eq!(failure.message, format!(" {}", lie()));
+            let data = failure.data.expect("it came with some");
+            assert_eq!(data.decode::<String>().unwrap(), format!(" {}", lie()));
         }
         other => panic!("{other:?}"),
     }
