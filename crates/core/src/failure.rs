@@ -393,7 +393,12 @@ mod tests {
         let other = Failure::business(one).fingerprint();
         assert_ne!(other, of(one));
         assert_eq!(of("").len(), 16);
-        let sealed = |rest: &str| of(&format!("{SEALED}k:{rest}"));
+        let sealed = |rest: &str| {
+            let message = format!("{SEALED}k:{rest}");
+            let failure = Failure::business(&message);
+            assert_eq!(failure.message, format!(" {message}"), "it only looks so");
+            Failure { message, ..failure }.fingerprint()
+        };
         assert_eq!(sealed("abc"), sealed("xyz"));
     }
 }
